@@ -1,0 +1,59 @@
+"""The two kinds of fault: a usage error of the caller, and an infrastructure error of the run.
+
+Neither is ever counted as the policy failing at its task.
+"""
+
+from __future__ import annotations
+
+
+class UsageError(Exception):
+    """The request cannot be run as asked; the message says what to change. Exit code 4."""
+
+
+class InfrastructureError(Exception):
+    """A rollout could not be measured. The cell leaves every rate and is counted apart.
+
+    Attributes:
+        kind: a short stable word for records and reports, one a subclass.
+        retry: whether a fresh simulator worker may give the rollout one more chance.
+    """
+
+    kind = "infrastructure"
+    retry = False
+
+
+class SimulatorError(InfrastructureError):
+    """The simulator raised, or answered something that it must not answer."""
+
+    kind = "simulator"
+
+
+class WorkerLost(SimulatorError):
+    """The simulator's process died or did not answer in time."""
+
+    kind = "worker lost"
+    retry = True
+
+
+class MissingAsset(SimulatorError):
+    """A file that the episode needs is not there. Never replaced by a fallback."""
+
+    kind = "missing asset"
+
+
+class NotAPair(InfrastructureError):
+    """The two arms did not start from the same state; the message names the fields."""
+
+    kind = "not a pair"
+
+
+class InvalidScene(InfrastructureError):
+    """After settling, the scene is not the one that the episode describes."""
+
+    kind = "invalid scene"
+
+
+class PolicyError(InfrastructureError):
+    """The policy raised, or answered with actions that cannot be executed."""
+
+    kind = "policy"
