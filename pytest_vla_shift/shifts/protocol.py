@@ -79,15 +79,33 @@ class Scene(Protocol):
 class Shift(Protocol):
     """One factor of shift. Stateless: everything that varies is in ``level`` and ``draw``.
 
-    Attributes:
-        name: the entry point's name.
-        revision: raised whenever the same level and draw would give another result.
-        parameters: the names that every level of this shift must give, no more and no fewer.
+    Class attributes will do for what is a property here.
     """
 
-    name: str
-    revision: int
-    parameters: frozenset[str]
+    @property
+    def name(self) -> str:
+        """The entry point's name."""
+        ...
+
+    @property
+    def revision(self) -> int:
+        """Raised whenever the same level and draw would give another result."""
+        ...
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The names that every level of this shift must give, no more and no fewer."""
+        ...
+
+    @property
+    def neutral(self) -> Parameters:
+        """For every parameter the magnitude at which nothing is shifted."""
+        ...
+
+    @property
+    def transforms_images(self) -> bool:
+        """Whether :meth:`image` does anything; receipts then say so."""
+        ...
 
     def check(self, level: Parameters) -> None:
         """Raise ValueError if a magnitude is out of range (negative sigma, alpha above 1 ...)."""
