@@ -1,0 +1,1 @@
+"""Named fakes: small, deterministic, honest about being fakes. No LIBERO, no GL."""
