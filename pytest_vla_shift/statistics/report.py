@@ -1,0 +1,266 @@
+"""One object that holds everything a report of a run says, built from the plan and the records.
+
+The terminal table, the summary files and the Allure results all read a :class:`RunReport`, so
+they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from pytest_vla_shift.rollouts.record import JSON, RolloutRecord
+from pytest_vla_shift.statistics.aggregate import NULL, ConditionAggregate, aggregate
+from pytest_vla_shift.statistics.bootstrap import RESAMPLES, SEED
+from pytest_vla_shift.statistics.pairs import PairTable, PlannedPair, pair_rows
+
+SCHEMA = 1
+"""Raised whenever a reader of an older summary would misread a new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What is known of a run apart from its rollouts.
+
+    Attributes:
+        run: the run's name.
+        policy, policy_revision: who was tested.
+        privileged: the policy is given ground truth.
+        seeded: ``reset``'s seed decides the policy's randomness.
+        versions: distribution name -> version of everything that decides a number.
+        protocols: suite -> protocol digest.
+        notes: anything else that a reader of the numbers must know, one sentence each.
+    """
+
+    run: str
+    policy: str
+    policy_revision: str
+    privileged: bool
+    seeded: bool
+    versions: Mapping[str, str] = field(default_factory=dict)
+    protocols: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CleanArm:
+    """The clean rollouts of a suite: one an episode, shared by all its conditions.
+
+    Attributes:
+        rollouts: measured.
+        errors: those with an infrastructure error.
+        sr: macro success rate over tasks, or None.
+        disagreements: rollouts whose milestones and official success disagree.
+        serves: pairs that they were the clean arm of.
+    """
+
+    rollouts: int
+    errors: int
+    sr: float | None
+    disagreements: int
+    serves: int
+
+
+@dataclass(frozen=True, slots=True)
+class MissingCell:
+    """A planned cell that nobody reported, with what a report needs to label it.
+
+    Attributes:
+        cell: the node's id.
+        suite, task_suite, task, episode, condition, axis, level: where it belongs.
+        arms: which rollouts are absent: ``clean``, ``shifted``.
+    """
+
+    cell: str
+    suite: str
+    task_suite: str
+    task: str
+    episode: int
+    condition: str
+    axis: str | None
+    level: str | None
+    arms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteReport:
+    """One suite of a run.
+
+    Attributes:
+        suite, protocol: its name and protocol digest (empty if unknown).
+        planned, reported: cells; reported ones include those with an error.
+        missing: the others, by name.
+        errors: reported cells that left every rate.
+        error_kinds: kind -> pairs that met it.
+        clean: the clean arm.
+        conditions: null first, then by axis and level.
+    """
+
+    suite: str
+    protocol: str
+    planned: int
+    reported: int
+    missing: tuple[MissingCell, ...]
+    errors: int
+    error_kinds: tuple[tuple[str, int], ...]
+    clean: CleanArm
+    conditions: tuple[ConditionAggregate, ...]
+
+    @property
+    def null(self) -> ConditionAggregate | None:
+        """The flip floor, if it was measured."""
+        return next((c for c in self.conditions if c.is_null), None)
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """A whole run.
+
+    Attributes:
+        facts: the run, its policy and versions; ``facts.notes`` as given by the caller.
+        notes: those, and the ones that the numbers call for.
+        suites: sorted by name.
+        resamples, seed: of the bootstrap.
+    """
+
+    facts: RunFacts
+    notes: tuple[str, ...]
+    suites: tuple[SuiteReport, ...]
+    resamples: int = RESAMPLES
+    seed: int = SEED
+
+    @property
+    def planned(self) -> int:
+        """Cells of the plan."""
+        return sum(suite.planned for suite in self.suites)
+
+    @property
+    def reported(self) -> int:
+        """Cells with an answer, be it an error."""
+        return sum(suite.reported for suite in self.suites)
+
+    @property
+    def missing(self) -> tuple[MissingCell, ...]:
+        """Cells without an answer."""
+        return tuple(cell for suite in self.suites for cell in suite.missing)
+
+    @property
+    def errors(self) -> int:
+        """Cells that left every rate."""
+        return sum(suite.errors for suite in self.suites)
+
+    def to_json(self) -> dict[str, JSON]:
+        """Plain JSON, with the schema's number."""
+        counts: dict[str, JSON] = {
+            "planned": self.planned,
+            "reported": self.reported,
+            "missing": len(self.missing),
+            "errors": self.errors,
+        }
+        return {"kind": "summary", "schema": SCHEMA, "cells": counts, **asdict(self)}
+
+
+def build_report(
+    facts: RunFacts,
+    cells: Iterable[PlannedPair],
+    records: Mapping[str, RolloutRecord],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+) -> RunReport:
+    """The report of a run: a function of the plan and the records, whatever their order.
+
+    Raises:
+        ValueError: the plan contradicts itself or the records (see :func:`pair_rows`).
+    """
+    table = pair_rows(cells, records)
+    conditions = aggregate(table.rows, table.missing, resamples=resamples, seed=seed)
+    names = sorted({condition.suite for condition in conditions})
+    suites = tuple(
+        _suite(name, facts, table, [c for c in conditions if c.suite == name], records)
+        for name in names
+    )
+    notes = (*facts.notes, *_notes(facts, suites))
+    return RunReport(facts, notes, suites, resamples, seed)
+
+
+def _suite(
+    name: str,
+    facts: RunFacts,
+    table: PairTable,
+    conditions: Sequence[ConditionAggregate],
+    records: Mapping[str, RolloutRecord],
+) -> SuiteReport:
+    rows = [row for row in table.rows if row.planned.suite == name]
+    gaps = [gap for gap in table.missing if gap.planned.suite == name]
+    kinds: Counter[str] = Counter()
+    for condition in conditions:
+        kinds.update(dict(condition.error_kinds))
+    planned = [row.planned for row in rows] + [gap.planned for gap in gaps]
+    clean_keys = sorted({cell.clean_key for cell in planned})
+    clean = [records[key] for key in clean_keys if key in records]
+    return SuiteReport(
+        suite=name,
+        protocol=facts.protocols.get(name, ""),
+        planned=len(planned),
+        reported=len(rows),
+        missing=tuple(
+            MissingCell(
+                gap.planned.cell,
+                gap.planned.suite,
+                gap.planned.task_suite,
+                gap.planned.task,
+                gap.planned.episode,
+                gap.planned.condition,
+                gap.planned.axis,
+                gap.planned.level,
+                gap.arms,
+            )
+            for gap in gaps
+        ),
+        errors=sum(condition.errors for condition in conditions),
+        error_kinds=tuple(sorted(kinds.items())),
+        clean=_clean(clean, sum(condition.pairs for condition in conditions)),
+        conditions=tuple(conditions),
+    )
+
+
+def _clean(records: Sequence[RolloutRecord], serves: int) -> CleanArm:
+    done = [record for record in records if record.status == "done"]
+    by_task: defaultdict[tuple[str, str], list[bool]] = defaultdict(list)
+    for record in done:
+        by_task[record.task_suite, record.task].append(bool(record.success))
+    rates = [sum(found) / len(found) for _, found in sorted(by_task.items())]
+    return CleanArm(
+        rollouts=len(done),
+        errors=len(records) - len(done),
+        sr=sum(rates) / len(rates) if rates else None,
+        disagreements=sum(record.stage_disagreement for record in done),
+        serves=serves,
+    )
+
+
+def _notes(facts: RunFacts, suites: Sequence[SuiteReport]) -> list[str]:
+    notes: list[str] = []
+    if facts.privileged:
+        notes.append(
+            "The policy is privileged: it is given ground truth, so a shift of what the cameras"
+            " see cannot affect it. Rows of visual axes check the machinery, not robustness."
+        )
+    if not facts.seeded:
+        notes.append(
+            "Policy seed inert: the policy declares no seed, so all arms run with whatever"
+            " randomness it has."
+        )
+    for suite in suites:
+        if suite.null is None:
+            notes.append(f"{suite.suite}: no {NULL} condition was run, the flip floor is unknown.")
+        for condition in suite.conditions:
+            if condition.unmeasured_tasks:
+                tasks = ", ".join(condition.unmeasured_tasks)
+                notes.append(
+                    f"{suite.suite} {condition.condition}: no measured pair of {tasks};"
+                    " the macro average is over the other tasks."
+                )
+    return notes
