@@ -1,0 +1,122 @@
+"""The border between a policy and everything else: what comes back is checked before it is used.
+
+Whatever is wrong here is the policy's code at fault, not its skill: a :class:`PolicyError`, which
+takes the pair out of every rate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_vla_shift.protocol.errors import InfrastructureError, PolicyError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pytest_vla_shift.policies.protocol import Policy, PolicySpec
+    from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
+
+
+def spec_problems(spec: PolicySpec) -> list[str]:
+    """What a spec declares that cannot be, a phrase each; empty for a sane one."""
+    problems: list[str] = []
+    for name in ("name", "revision"):
+        if not (isinstance(getattr(spec, name), str) and getattr(spec, name)):
+            problems.append(f"{name} must be text that is not empty")
+    if isinstance(spec.cameras, str) or not all(isinstance(c, str) for c in spec.cameras):
+        problems.append(f"cameras must be a tuple of names, not {spec.cameras!r}")
+    elif len(set(spec.cameras)) != len(spec.cameras):
+        problems.append(f"a camera twice in {spec.cameras}")
+    counts = {name: getattr(spec, name) for name in ("action_dim", "chunk", "replan")}
+    wrong = [n for n, v in counts.items() if isinstance(v, bool) or not isinstance(v, int) or v < 1]
+    problems += [f"{n} must be a whole number from 1, not {counts[n]!r}" for n in wrong]
+    if not wrong and spec.replan > spec.chunk:
+        problems.append(f"replan {spec.replan} is more than its chunk {spec.chunk}")
+    for name in ("privileged", "seeded"):
+        if not isinstance(getattr(spec, name), bool):
+            problems.append(f"{name} must be True or False")
+    return problems
+
+
+def begin(policy: Policy, episode: EpisodeInfo, seed: int) -> None:
+    """Reset ``policy`` for a rollout.
+
+    Raises:
+        PolicyError: it raised. An infrastructure error that it raises itself passes unchanged.
+    """
+    try:
+        policy.reset(episode, seed)
+    except InfrastructureError:
+        raise
+    except Exception as error:
+        raise PolicyError(
+            f"policy {policy.spec.name!r} raised in reset: {_quote(error)}"
+        ) from error
+
+
+def ask(policy: Policy, observation: Observation) -> NDArray[np.float64]:
+    """The next action chunk of ``policy``, checked: (T, action_dim) float64.
+
+    Raises:
+        PolicyError: it raised, or its answer cannot be executed.
+    """
+    try:
+        raw: object = policy.act(observation)
+    except InfrastructureError:
+        raise
+    except Exception as error:
+        raise PolicyError(
+            f"policy {policy.spec.name!r} raised at step {observation.step}: {_quote(error)}"
+        ) from error
+    return checked_actions(policy.spec.name, policy.spec, raw)
+
+
+def checked_actions(policy_name: str, spec: PolicySpec, raw: object) -> NDArray[np.float64]:
+    """``raw`` as a new C-contiguous (T, action_dim) float64 array.
+
+    Anything that NumPy can read as real numbers is taken, a torch tensor on the CPU as well.
+    Values beyond -1 ... 1 pass: what they mean is the simulator's to say, and it clips.
+
+    Raises:
+        PolicyError: the answer is None, not numeric, of the wrong shape, empty, longer than
+            ``spec.chunk``, or has a NaN or an infinity; the message says which.
+    """
+
+    def refusal(what: str) -> PolicyError:
+        expected = f"({'T' if spec.chunk > 1 else '1'}, {spec.action_dim})"
+        limit = f" with T at most {spec.chunk}" if spec.chunk > 1 else ""
+        return PolicyError(f"policy {policy_name!r} {what}; expected {expected}{limit}")
+
+    if raw is None:
+        raise refusal("returned None")
+    try:
+        array = np.asarray(raw)
+    except Exception as error:
+        raise refusal(
+            f"returned a {type(raw).__name__} that is no array: {_quote(error)}"
+        ) from error
+    if array.dtype.kind not in "fiu":
+        raise refusal(f"returned {type(raw).__name__} of type {array.dtype}, which is not numeric")
+    if array.ndim != 2:
+        hint = " (put a single action into a chunk of one: actions[None])" * (array.ndim == 1)
+        raise refusal(f"returned actions of shape {array.shape}{hint}")
+    length, width = array.shape
+    if length == 0:
+        raise refusal("returned an empty chunk")
+    if width != spec.action_dim:
+        raise refusal(f"returned actions of width {width}")
+    if length > spec.chunk:
+        raise refusal(f"returned {length} actions, more than the chunk that it declares")
+    actions = np.array(array, dtype=np.float64, order="C")
+    bad = np.argwhere(~np.isfinite(actions))
+    if bad.size:
+        step, index = (int(i) for i in bad[0])
+        value = actions[step, index]
+        raise refusal(f"returned {value} in action {step}, component {index}, of its chunk")
+    return actions
+
+
+def _quote(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
