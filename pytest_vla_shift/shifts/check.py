@@ -1,0 +1,174 @@
+"""``check_axis``: shows the author of a shift that it keeps the contract, without a simulator."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_vla_shift.shifts.probe import ProbeScene
+from pytest_vla_shift.shifts.protocol import Draw, Parameters, Shift
+
+if TYPE_CHECKING:
+    from pytest_vla_shift.protocol.observation import Image
+
+DRAWS = 8
+
+
+def check_axis(shift: Shift, levels: Mapping[str, Parameters], *, seed: int = 0) -> None:
+    """Check a shift at its levels, in the manner of gymnasium's ``check_env``.
+
+    That it names itself and its parameters; refuses wrong ones; draws from the generator it is
+    given and from nothing else; knows its identity, and does something otherwise; gives the same
+    result whatever it did before; writes through the scene only, each field once, and only values
+    that a simulator can take; and returns pictures that a policy can take. Levels need not
+    get harder: RoboCasa-Shift's are ordinal by construction, not by measurement.
+
+    What a shift does to a real simulator is not looked at here: this is a scene of plain numbers.
+
+    Args:
+        shift: the shift.
+        levels: level name -> parameters, at least one.
+        seed: of the draws and of the pictures.
+
+    Raises:
+        AssertionError: the contract is broken; the message says how.
+    """
+    _check_names(shift)
+    _require(bool(levels), "give at least one level to check")
+    for name, level in levels.items():
+        _check_parameters(shift, name, level)
+    draws = _check_draws(shift, seed)
+    picture = np.random.default_rng(seed).integers(0, 256, (48, 64, 3), dtype=np.uint8)
+    for draw in draws:
+        _require(
+            shift.is_identity(shift.neutral, draw),
+            f"neutral parameters {dict(shift.neutral)} are not identity for draw {dict(draw)}",
+        )
+        first = {name: _effect(shift, level, draw, picture) for name, level in levels.items()}
+        again = {
+            name: _effect(shift, level, draw, picture)
+            for name, level in reversed(list(levels.items()))
+        }
+        for name in levels:
+            _require(
+                first[name] == again[name],
+                f"{name} gives another result after other levels: a shift must keep no state",
+            )
+
+
+def _require(condition: bool, message: str) -> None:
+    # Not an assert statement: the checker must check under python -O, too.
+    if not condition:
+        raise AssertionError(message)
+
+
+def _check_names(shift: Shift) -> None:
+    _require(
+        isinstance(shift, Shift), f"{type(shift).__name__} lacks members of the Shift protocol"
+    )
+    _require(isinstance(shift.name, str) and bool(shift.name), "name must be text")
+    _require(
+        isinstance(shift.revision, int) and shift.revision >= 1,
+        f"revision must be a whole number from 1, not {shift.revision!r}",
+    )
+    _require(isinstance(shift.parameters, frozenset), "parameters must be a frozenset of names")
+    _require(bool(shift.parameters), "parameters must name at least one magnitude")
+    _require(
+        set(shift.neutral) == shift.parameters,
+        f"neutral gives {sorted(shift.neutral)}, parameters are {sorted(shift.parameters)}",
+    )
+    shift.check(shift.neutral)
+
+
+def _check_parameters(shift: Shift, name: str, level: Parameters) -> None:
+    try:
+        shift.check(level)
+    except ValueError as error:
+        raise AssertionError(f"level {name} is refused: {error}") from error
+    first = sorted(shift.parameters)[0]
+    refused: list[tuple[str, Parameters]] = [
+        ("a level without its parameters", {}),
+        ("an unknown parameter", {**level, "no_such_parameter": 0.0}),
+        ("a NaN", {**level, first: math.nan}),
+        ("an infinity", {**level, first: math.inf}),
+    ]
+    for what, wrong in refused:
+        try:
+            shift.check(wrong)
+        except ValueError:
+            continue
+        except Exception as error:
+            raise AssertionError(
+                f"check answers {what} with {type(error).__name__}, not with a ValueError"
+            ) from error
+        raise AssertionError(f"check accepts {what}: {dict(wrong)}")
+
+
+def _check_draws(shift: Shift, seed: int) -> list[Draw]:
+    """``DRAWS`` draws, shown to come from the generator alone."""
+    outside = random.getstate(), np.random.get_state()
+    first = [shift.draw(np.random.default_rng([seed, i])) for i in range(DRAWS)]
+    random.random()
+    np.random.random()
+    second = [shift.draw(np.random.default_rng([seed, i])) for i in range(DRAWS)]
+    random.setstate(outside[0])
+    np.random.set_state(outside[1])
+    _require(first == second, "the same generator gives different draws: use nothing else")
+    for draw in first:
+        _require(
+            all(type(v) is float and math.isfinite(v) for v in draw.values()),
+            f"a draw must be finite Python floats, not {dict(draw)}",
+        )
+        _require(json.loads(json.dumps(dict(draw))) == draw, "a draw must survive JSON")
+    _require(len({frozenset(draw) for draw in first}) == 1, "draws differ in their names")
+    if first[0]:
+        _require(
+            any(draw != first[0] for draw in first), "all draws are equal: return an empty draw"
+        )
+    return first
+
+
+def _effect(shift: Shift, level: Parameters, draw: Draw, picture: Image) -> tuple[object, bytes]:
+    """What the shift does to a fresh scene and to a picture, checked, and comparable."""
+    where = f"at {dict(level)} with draw {dict(draw)}"
+    given = dict(level), dict(draw)
+    scene = ProbeScene()
+    before = scene.public()
+    shift.apply(scene, level, draw)
+    _require(scene.public() == before, f"{where} the scene was changed past its setters")
+    fields = [receipt.field for receipt in scene.receipts]
+    _require(len(fields) == len(set(fields)), f"{where} a field is written twice: {fields}")
+    shown = picture.copy()
+    shown.flags.writeable = False
+    try:
+        result = shift.image(shown, level, draw)
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        raise AssertionError(f"{where} image writes into its input: {error}") from error
+    _require(
+        isinstance(result, np.ndarray) and result.dtype == np.uint8,
+        f"{where} image must return a uint8 array",
+    )
+    _require(result.shape == picture.shape, f"{where} image changes the shape to {result.shape}")
+    _require(result.flags.c_contiguous, f"{where} image must return a C-contiguous array")
+    _require((dict(level), dict(draw)) == given, "level or draw was changed by the shift")
+    moved = any(receipt.before != receipt.after for receipt in scene.receipts)
+    altered = not np.array_equal(result, picture)
+    _require(
+        shift.transforms_images or not altered, f"{where} image acts, transforms_images denies it"
+    )
+    if shift.is_identity(level, draw):
+        _require(not (moved or altered), f"{where} it claims identity, yet something changes")
+    else:
+        _require(moved or altered, f"{where} nothing changes, yet it does not say identity")
+        _require(
+            altered or not shift.transforms_images,
+            f"{where} transforms_images is declared, yet the picture stays",
+        )
+    return scene.receipts, result.tobytes()

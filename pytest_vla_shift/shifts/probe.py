@@ -1,0 +1,95 @@
+"""A scene of plain numbers that refuses what no simulator could take. For ``check_axis``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_vla_shift.shifts.protocol import Receipt
+
+if TYPE_CHECKING:
+    from pytest_vla_shift.protocol.observation import Vector
+
+COMPONENTS = ("ambient", "diffuse", "specular")
+
+
+class ProbeScene:
+    """Two external cameras, a wrist camera that must not be touched, two lights, a robot."""
+
+    def __init__(self) -> None:
+        self.receipts: list[Receipt] = []
+        self._quats = {
+            "left": np.array([0.6, 0.0, 0.8, 0.0]),
+            "right": np.array([0.5, 0.5, -0.5, -0.5]),
+        }
+        self._lights = {
+            f"{light}.{component}": np.array([0.2, 0.4, 0.6])
+            for light in self.lights
+            for component in COMPONENTS
+        }
+        self._base = np.array([-0.5, 0.1, 0.9]), np.array([0.8, 0.0, 0.0, 0.6])
+
+    third_person_cameras = ("left", "right")
+    lights = ("lamp", "headlight")
+
+    def public(self) -> tuple[object, ...]:
+        """What a shift could have overwritten without a setter."""
+        return self.third_person_cameras, self.lights, sorted(vars(self))
+
+    def camera_quat(self, camera: str) -> Vector:
+        """A copy, wxyz."""
+        return self._quats[self._camera(camera)].copy()
+
+    def set_camera_quat(self, camera: str, quat: Vector) -> None:
+        """One write."""
+        value = _checked(quat, 4, unit=True)
+        key = self._camera(camera)
+        old, self._quats[key] = self._quats[key], value
+        self._note(f"model.cam_quat[{key}]", old, value)
+
+    def light_color(self, light: str, component: str) -> Vector:
+        """A copy, RGB."""
+        return self._lights[self._light(light, component)].copy()
+
+    def set_light_color(self, light: str, component: str, rgb: Vector) -> None:
+        """One write."""
+        value = _checked(rgb, 3)
+        if (value < 0).any():
+            raise AssertionError(f"light {light!r} gets a negative {component}: {value.tolist()}")
+        key = self._light(light, component)
+        old, self._lights[key] = self._lights[key], value
+        self._note(f"model.light.{key}", old, value)
+
+    def robot_base_pose(self) -> tuple[Vector, Vector]:
+        """Copies, metres and wxyz in the world frame."""
+        return self._base[0].copy(), self._base[1].copy()
+
+    def set_robot_base_pose(self, position: Vector, quat: Vector) -> None:
+        """One write."""
+        new = _checked(position, 3), _checked(quat, 4, unit=True)
+        old, self._base = self._base, new
+        self._note("robot.base", np.concatenate(old), np.concatenate(new))
+
+    def _note(self, field: str, old: Vector, new: Vector) -> None:
+        self.receipts.append(Receipt(field, old.tolist(), new.tolist()))
+
+    def _camera(self, camera: str) -> str:
+        if camera not in self._quats:
+            raise AssertionError(f"camera {camera!r} is not one of {self.third_person_cameras}")
+        return camera
+
+    def _light(self, light: str, component: str) -> str:
+        if light not in self.lights or component not in COMPONENTS:
+            raise AssertionError(f"no light {light!r} with a component {component!r}")
+        return f"{light}.{component}"
+
+
+def _checked(value: Vector, size: int, *, unit: bool = False) -> Vector:
+    """A copy of a finite float64 vector, of unit length where a quaternion is due."""
+    array = np.array(value, dtype=np.float64)
+    if array.shape != (size,) or not np.isfinite(array).all():
+        raise AssertionError(f"expected {size} finite numbers, got {array.tolist()}")
+    if unit and abs(float(np.linalg.norm(array)) - 1.0) > 1e-6:
+        raise AssertionError(f"expected a unit quaternion, got {array.tolist()}")
+    return array
