@@ -271,27 +271,23 @@ def _task(name: TaskName, rows: Sequence[PairRow]) -> TaskRates:
 
 
 def _depth(cohort: Sequence[PairRow]) -> Depth:
-    staged = [row for row in cohort if row.first_milestone is not None]
-    counts = Counter(
-        (
-            row.planned.task_suite,
-            row.planned.task,
-            row.first_incomplete,
-            row.first_incomplete == row.first_milestone,
-        )
-        for row in staged
+    staged = [row for row in cohort if row.milestones]
+    places: defaultdict[tuple[str, str, str | None, bool], list[int]] = defaultdict(list)
+    for row in staged:
+        plan, name = row.planned, row.first_incomplete
+        position = len(row.milestones) if name is None else row.milestones.index(name)
+        places[plan.task_suite, plan.task, name, row.stopped_first].append(position)
+    # By task, then in the order of the task's own milestones, complete last.
+    ordered = sorted(
+        places.items(), key=lambda item: (*item[0][:2], min(item[1]), item[0][2] or "")
     )
-    cells = [FirstIncomplete(*place, pairs=pairs) for place, pairs in counts.items()]
-    # Earliest milestone first as far as is known: g1, then by name, complete last.
-    cells.sort(
-        key=lambda c: (c.task_suite, c.task, not c.first, c.milestone is None, c.milestone or "")
-    )
+    cells = [FirstIncomplete(*place, pairs=len(found)) for place, found in ordered]
     return Depth(
         pairs=len(staged),
         progress=_mean(
             sorted(r.shifted_progress for r in staged if r.shifted_progress is not None)
         ),
-        first_stage=_mean([float(r.first_incomplete == r.first_milestone) for r in staged]),
+        first_stage=_mean([float(row.stopped_first) for row in staged]),
         complete=sum(row.first_incomplete is None for row in staged),
         first_incomplete=tuple(cells),
     )

@@ -65,7 +65,7 @@ class PairRow:
         clean_success, shifted_success: None where that arm has an error or was not run because
             the other arm has one.
         clean_progress, shifted_progress: 0 to 1; None without success or without milestones.
-        first_milestone: g1 of the shifted arm, or None if it has no milestones.
+        milestones: of the shifted arm, in specification order; g1 is the first.
         first_incomplete: of the shifted arm; None if every milestone latched.
         clean_disagreement, shifted_disagreement: milestones and official success disagree.
         clean_error, shifted_error: kind of an infrastructure error.
@@ -77,7 +77,7 @@ class PairRow:
     shifted_success: bool | None
     clean_progress: float | None = None
     shifted_progress: float | None = None
-    first_milestone: str | None = None
+    milestones: tuple[str, ...] = ()
     first_incomplete: str | None = None
     clean_disagreement: bool = False
     shifted_disagreement: bool = False
@@ -90,6 +90,11 @@ class PairRow:
         """Kinds of everything that went wrong, one an arm, empty for a measured pair."""
         pair = self.pair_error[0] if self.pair_error else None
         return tuple(k for k in (self.clean_error, self.shifted_error, pair) if k is not None)
+
+    @property
+    def stopped_first(self) -> bool:
+        """Whether the shifted arm's first incomplete milestone is g1."""
+        return bool(self.milestones) and self.first_incomplete == self.milestones[0]
 
     @property
     def transition(self) -> Transition | None:
@@ -177,14 +182,13 @@ def _check_place(cell: PlannedPair, record: RolloutRecord, condition: str) -> No
 
 def _row(cell: PlannedPair, clean: RolloutRecord | None, shifted: RolloutRecord | None) -> PairRow:
     stages = shifted.stages if shifted is not None else None
-    milestones = stages.milestones if stages is not None else ()
     return PairRow(
         planned=cell,
         clean_success=clean.success if clean is not None else None,
         shifted_success=shifted.success if shifted is not None else None,
         clean_progress=_progress(clean),
         shifted_progress=_progress(shifted),
-        first_milestone=milestones[0] if milestones else None,
+        milestones=stages.milestones if stages is not None else (),
         first_incomplete=stages.first_incomplete if stages is not None else None,
         clean_disagreement=clean is not None and clean.stage_disagreement,
         shifted_disagreement=shifted is not None and shifted.stage_disagreement,

@@ -1,0 +1,203 @@
+"""``summary.md`` for people and ``summary.json`` for programs, from one report."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pytest_vla_shift.reporting import numbers
+from pytest_vla_shift.reporting.tables import missing_line
+from pytest_vla_shift.statistics.aggregate import ConditionAggregate
+from pytest_vla_shift.statistics.report import RunReport, SuiteReport
+
+
+def write_summary(directory: Path, report: RunReport) -> tuple[Path, Path]:
+    """Write both files, each replaced in one step, so that a reader never sees half of one.
+
+    Args:
+        directory: the run's directory; made if it is not there.
+        report: the run.
+
+    Returns:
+        The paths of ``summary.md`` and ``summary.json``.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(report.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
+    return (
+        _replace(directory / "summary.md", markdown(report)),
+        _replace(directory / "summary.json", text + "\n"),
+    )
+
+
+def _replace(path: Path, text: str) -> Path:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, "utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def markdown(report: RunReport) -> str:
+    """The report as GitHub-flavoured Markdown."""
+    facts = report.facts
+    seeded = "seeded" if facts.seeded else "policy seed inert"
+    kind = f"{'privileged, ' if facts.privileged else ''}{seeded}"
+    parts = [
+        f"# Robustness of {_text(facts.policy)}",
+        "\n".join(
+            (
+                f"- run: {_text(facts.run)}",
+                f"- policy: {_text(facts.policy)} ({kind}),"
+                f" revision {_code(facts.policy_revision)}",
+                f"- cells: {report.planned} planned, {report.reported} reported,"
+                f" {len(report.missing)} missing, {report.errors} with an infrastructure error",
+                f"- intervals: 95 %, percentile, {report.resamples:,} resamples of pairs within"
+                f" tasks, seed {report.seed}",
+            )
+        ),
+    ]
+    if report.notes:
+        parts.append("\n".join(f"> - {_text(note)}" for note in report.notes))
+    for suite in report.suites:
+        parts.extend(_suite(suite))
+    if facts.versions:
+        parts.append("## Versions")
+        parts.append(_table(("distribution", "version"), sorted(facts.versions.items())))
+    return "\n\n".join(parts) + "\n"
+
+
+def _suite(suite: SuiteReport) -> Iterable[str]:
+    yield f"## {_text(suite.suite)}"
+    clean = suite.clean
+    protocol = f"protocol {_code(suite.protocol)}; " if suite.protocol else ""
+    yield (
+        f"{protocol}{numbers.plural(clean.rollouts, 'clean rollout')} served"
+        f" {numbers.plural(clean.serves, 'pair')}; clean success rate {numbers.rate(clean.sr)}."
+    )
+    if suite.missing:
+        yield f"**{_text(missing_line(suite))}**"
+    yield condition_table(suite.conditions)
+    yield (
+        "Success rates and ΔSR = SR clean - SR shifted weigh tasks alike; a positive ΔSR is a"
+        " degradation. Progress and g1 (the share that stopped before the first milestone) are"
+        " over S→F pairs. The null row is the clean condition run again: the flip floor. F→S is"
+        " a changed outcome, not an improvement."
+        + (
+            " \\* No width in the bootstrap: Tango's score interval of the pooled difference."
+            if any(item.degenerate for item in suite.conditions)
+            else ""
+        )
+    )
+    if suite.errors:
+        yield (
+            f"{numbers.plural(suite.errors, 'pair')} with an infrastructure error, in no rate:"
+            f" {_text(numbers.kinds(suite.error_kinds))}."
+        )
+    shifted = sum(item.disagreements for item in suite.conditions)
+    yield (
+        "Milestones and official success disagree in"
+        f" {numbers.plural(clean.disagreements, 'clean rollout')} and in the shifted arm of"
+        f" {numbers.plural(shifted, 'pair')}."
+    )
+    yield "### ΔSR by task"
+    yield task_table(suite.conditions)
+    incomplete = incomplete_table(suite.conditions)
+    if incomplete:
+        yield "### First incomplete milestone of S→F pairs"
+        yield incomplete
+
+
+def condition_table(conditions: Sequence[ConditionAggregate]) -> str:
+    """One row a condition."""
+    header = (
+        *("condition", "pairs", "errors", "SR clean", "SR shifted", "ΔSR [95 %]"),
+        *("S→S", "S→F", "F→S", "F→F", "changed", "McNemar p", "progress", "g1"),
+    )
+    return _table(
+        header,
+        (
+            (
+                numbers.label(item),
+                str(item.pairs),
+                f"{item.errors} (+{item.missing} missing)" if item.missing else str(item.errors),
+                numbers.rate(item.sr_clean),
+                numbers.rate(item.sr_shifted),
+                numbers.degradation(item),
+                *(str(n) for n in (item.ss, item.sf, item.fs, item.ff, item.changed)),
+                numbers.NONE if item.mcnemar is None else f"{item.mcnemar:.2g}",
+                numbers.rate(item.depth.progress),
+                numbers.percent(item.depth.first_stage),
+            )
+            for item in conditions
+        ),
+    )
+
+
+def task_table(conditions: Sequence[ConditionAggregate]) -> str:
+    """Tasks by conditions: ΔSR, a dash where no pair was measured."""
+    tasks = sorted({(t.task_suite, t.task) for item in conditions for t in item.tasks})
+    found = {
+        (t.task_suite, t.task, item.condition): t.dsr for item in conditions for t in item.tasks
+    }
+    return _table(
+        ("task", *(numbers.label(item) for item in conditions)),
+        (
+            (task, *(numbers.signed(found.get((suite, task, c.condition))) for c in conditions))
+            for suite, task in tasks
+        ),
+    )
+
+
+def incomplete_table(conditions: Sequence[ConditionAggregate]) -> str:
+    """Where S>F pairs stopped, by condition, task and milestone; empty without such pairs."""
+    rows = [
+        (
+            numbers.label(item),
+            cell.task,
+            "all complete, no official success"
+            if cell.milestone is None
+            else cell.milestone + (" (first)" if cell.first else ""),
+            str(cell.pairs),
+        )
+        for item in conditions
+        for cell in item.depth.first_incomplete
+    ]
+    return (
+        _table(("condition", "task", "first incomplete milestone", "pairs"), rows) if rows else ""
+    )
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [
+        _line([_text(name) for name in header]),
+        _line(["---"] + ["--:" if _numeric(name) else "---" for name in header[1:]]),
+    ]
+    lines.extend(_line([_text(cell) for cell in row]) for row in rows)
+    return "\n".join(lines)
+
+
+def _numeric(name: str) -> bool:
+    return name not in ("task", "first incomplete milestone", "version")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _text(text: str) -> str:
+    """Names as they are: no Markdown in them, and no line or column broken by them."""
+    flat = re.sub(r"([\\`*<>|])", r"\\\1", " ".join(text.split()))
+    # Within a word an underscore is only an underscore; a bracket only starts a link before "(".
+    return re.sub(r"((?<!\w)_|_(?!\w)|\](?=\())", r"\\\1", flat)
+
+
+def _code(text: str) -> str:
+    return f"`{' '.join(text.split()).replace('`', ' ')}`"
