@@ -89,7 +89,7 @@ def _make(name: str, target: object, args: Mapping[str, str]) -> Policy:
         return cast("Policy", target)
     if not callable(target):
         raise UsageError(
-            f"policy {name!r} is a {type(target).__name__}: neither a policy nor something to call"
+            f"policy {name!r} is of type {type(target).__name__}: neither a policy nor callable"
         )
     if _takes_observation(name, target):
         return _as_policy(name, target, args)
