@@ -40,7 +40,7 @@ class PlannedPair:
     Attributes:
         suite, task_suite, task, episode, condition: where it belongs.
         axis, level: of a single-axis condition; None for null and compounds.
-        cell: the node's id, unique in a plan.
+        cell: the node's id, unique in its suite.
         clean_key, shifted_key: keys of the two records.
     """
 
@@ -133,11 +133,11 @@ def pair_rows(cells: Iterable[PlannedPair], records: Mapping[str, RolloutRecord]
     """
     rows: list[PairRow] = []
     missing: list[MissingPair] = []
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     for cell in sorted(cells, key=_order):
-        if cell.cell in seen:
+        if (cell.suite, cell.cell) in seen:
             raise ValueError(f"cell {cell.cell!r} is planned twice")
-        seen.add(cell.cell)
+        seen.add((cell.suite, cell.cell))
         clean, shifted = records.get(cell.clean_key), records.get(cell.shifted_key)
         for record, condition in ((clean, "clean"), (shifted, cell.condition)):
             if record is not None:

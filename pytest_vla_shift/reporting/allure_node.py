@@ -1,0 +1,87 @@
+"""What one node shows in Allure: labels, parameters, pictures, video and explanation.
+
+Everything is a no-op when allure-pytest is not collecting. Call :func:`decorate` in the node's
+call phase (a wrapper of ``pytest_runtest_call`` is right): what is attached while a fixture is
+set up lands in the report's set-up section, and a title given there is overwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import allure
+import allure_commons
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStory:
+    """What is known of one node.
+
+    Attributes:
+        policy: the epic.
+        suite: the suite's name, the parent suite in Allure's words.
+        task: the suite in Allure's words.
+        condition: the feature where there is no axis (null, compounds).
+        axis, level: feature and story.
+        transition: ``S>F`` or the like; ``error`` for an infrastructure error.
+        parameters: shown, but excluded from the history id, so that a node's history spans
+            checkpoints and seeds: policy seed, level's magnitudes, revision ...
+        explanation: the words of the terminal, attached as text.
+        pictures: name -> draws the PNG. Called only when Allure is collecting.
+        video: an mp4 that exists, or None.
+    """
+
+    policy: str
+    suite: str
+    task: str
+    condition: str
+    axis: str | None
+    level: str | None
+    transition: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    explanation: str = ""
+    pictures: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
+    video: Path | None = None
+
+
+def collecting() -> bool:
+    """Whether allure-pytest takes attachments in this process (``--alluredir`` was given)."""
+    return bool(allure_commons.plugin_manager.hook.attach_data.get_hookimpls())
+
+
+def decorate(story: NodeStory) -> None:
+    """Give the current test its labels, parameters and attachments.
+
+    Raises:
+        OSError: the video is not there.
+        ValueError, UsageError: what a picture's function raises.
+    """
+    if not collecting():
+        return
+    label_node(story)
+    kind = allure.attachment_type
+    for name, draw in story.pictures.items():
+        allure.attach(draw(), name, kind.PNG)
+    if story.video is not None:
+        allure.attach.file(str(story.video), "clean | shifted", kind.MP4)
+    if story.explanation:
+        allure.attach(story.explanation, "explanation", kind.TEXT)
+
+
+def label_node(story: NodeStory) -> None:
+    """Labels and parameters only. These are also right while a fixture is set up."""
+    if not collecting():
+        return
+    dynamic = allure.dynamic
+    dynamic.epic(story.policy)
+    dynamic.feature(story.axis or story.condition)
+    dynamic.story(story.level or story.condition)
+    dynamic.parent_suite(story.suite)
+    dynamic.suite(story.task)
+    dynamic.label("transition", story.transition)
+    # A custom label cannot be filtered by in the report; a tag can.
+    dynamic.tag(story.transition)
+    for name, value in sorted(story.parameters.items()):
+        dynamic.parameter(name, value, excluded=True)

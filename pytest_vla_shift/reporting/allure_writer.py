@@ -1,0 +1,234 @@
+"""Allure results that belong to no test: the controller's aggregates, gaps, and the report's frame.
+
+They are written straight to the results folder once, when the run ends, by the one process that
+sees all records. ``allure.attach`` would be lost there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from hashlib import md5
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from allure_commons.logger import AllureFileLogger
+from allure_commons.model2 import (
+    ATTACHMENT_PATTERN,
+    Attachment,
+    Label,
+    Parameter,
+    Status,
+    StatusDetails,
+    TestResult,
+)
+from allure_commons.types import AttachmentType, LabelType
+from allure_commons.utils import now, uuid4
+
+from pytest_vla_shift.reporting import numbers
+from pytest_vla_shift.reporting.summary import condition_table, incomplete_table, task_table
+from pytest_vla_shift.reporting.tables import render
+from pytest_vla_shift.statistics.aggregate import ConditionAggregate
+from pytest_vla_shift.statistics.report import RunReport, SuiteReport
+
+if TYPE_CHECKING:
+    from pytest_vla_shift.rollouts.manifest import PlannedNode
+
+CATEGORIES: tuple[dict[str, str | list[str]], ...] = (
+    {
+        "name": "Degraded: the shift broke a success (S>F)",
+        "matchedStatuses": ["failed"],
+        "messageRegex": r"[\s\S]*S>F[\s\S]*",
+    },
+    {
+        "name": "Unsolved: nothing to compare (F>F)",
+        "matchedStatuses": ["skipped"],
+        "messageRegex": r"[\s\S]*F>F[\s\S]*",
+    },
+    {"name": "Infrastructure errors: in no rate", "matchedStatuses": ["broken"]},
+)
+"""Needs the transition in the message with which a node fails or skips."""
+
+
+def write_aggregates(alluredir: Path, report: RunReport) -> int:
+    """One passed result a condition, with its table, and the report's categories and environment.
+
+    An aggregate is information, not a verdict: it passes whatever its dSR. A condition without a
+    measured pair is ``skipped``.
+
+    Args:
+        alluredir: the results folder; made if it is not there.
+        report: the run.
+
+    Returns:
+        The number of results written.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    logger = AllureFileLogger(str(alluredir))
+    table = ATTACHMENT_PATTERN.format(prefix=uuid4(), ext="txt")
+    logger.report_attached_data(body=render(report) + "\n", file_name=table)
+    attachment = Attachment(name="summary", source=table, type=AttachmentType.TEXT.mime_type)
+    written = 0
+    for suite in report.suites:
+        for condition in suite.conditions:
+            logger.report_result(_aggregate(report, suite, condition, attachment))
+            written += 1
+    _write(alluredir / "categories.json", json.dumps(CATEGORIES, indent=1) + "\n")
+    _write(alluredir / "environment.properties", _environment(report))
+    return written
+
+
+def write_broken(alluredir: Path, policy: str, nodes: Iterable[PlannedNode], reason: str) -> int:
+    """A broken result for each planned node that nobody reported.
+
+    A worker that crashes takes its node's result with it. The history id is the one that the
+    node would have had, so that its history goes on.
+
+    Args:
+        alluredir: the results folder; made if it is not there.
+        policy: the epic.
+        nodes: only those without any report: a node that reported an error has its result.
+        reason: why, for people.
+
+    Returns:
+        The number of results written.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    logger = AllureFileLogger(str(alluredir))
+    written = 0
+    for node in nodes:
+        path, _, function = node.node.partition("[")[0].rpartition("::")
+        name = _full_name(path, function)
+        moment = now()
+        logger.report_result(
+            TestResult(
+                uuid=uuid4(),
+                name=node.node.rpartition("::")[2],
+                fullName=name,
+                historyId=_md5(name, node.cell),
+                testCaseId=_md5(name),
+                status=Status.BROKEN,
+                statusDetails=StatusDetails(message=f"not reported: {reason}"),
+                start=moment,
+                stop=moment,
+                parameters=[Parameter(name="cell", value=repr(node.cell))],
+                labels=_labels(
+                    policy,
+                    (node.axis or node.condition, node.level or node.condition),
+                    (node.suite, node.task),
+                    transition="error",
+                ),
+            )
+        )
+        written += 1
+    return written
+
+
+def _full_name(path: str, function: str) -> str:
+    """allure-pytest's full name: ``suites/a/test_b.py::TestC`` and ``test_d`` give
+    ``suites.a.test_b.TestC#test_d``."""
+    module, *classes = path.split("::")
+    return ".".join([module.removesuffix(".py").replace("/", "."), *classes]) + f"#{function}"
+
+
+def _aggregate(
+    report: RunReport, suite: SuiteReport, item: ConditionAggregate, attachment: Attachment
+) -> TestResult:
+    name = f"pytest_vla_shift.aggregates.{suite.suite}#{item.condition}"
+    moment = now()
+    return TestResult(
+        uuid=uuid4(),
+        name=f"dSR {numbers.label(item)}",
+        fullName=name,
+        historyId=_md5(name),
+        testCaseId=_md5(name),
+        status=Status.PASSED if item.pairs else Status.SKIPPED,
+        statusDetails=StatusDetails(message=_sentence(item)),
+        description=_description(item),
+        start=moment,
+        stop=moment,
+        parameters=[
+            # Excluded from the history, so that a trend spans checkpoints.
+            Parameter(name="revision", value=report.facts.policy_revision, excluded=True),
+            Parameter(name="protocol", value=suite.protocol, excluded=True),
+        ],
+        attachments=[attachment],
+        labels=_labels(
+            report.facts.policy,
+            (item.axis or item.condition, item.level or item.condition),
+            (suite.suite, "aggregates"),
+        ),
+    )
+
+
+def _sentence(item: ConditionAggregate) -> str:
+    if not item.pairs:
+        return f"no measured pair: {item.errors} with an error, {item.missing} missing"
+    return (
+        f"dSR {numbers.degradation(item)}: S>S {item.ss}, S>F {item.sf}, F>S {item.fs},"
+        f" F>F {item.ff}; {numbers.plural(item.pairs, 'pair')}, {item.errors} with an error"
+    )
+
+
+def _description(item: ConditionAggregate) -> str:
+    parts = [_sentence(item), condition_table([item]), "ΔSR by task", task_table([item])]
+    incomplete = incomplete_table([item])
+    if incomplete:
+        parts += ["First incomplete milestone of S→F pairs", incomplete]
+    return "\n\n".join(parts)
+
+
+def _labels(
+    policy: str, topic: tuple[str, str], place: tuple[str, str], transition: str | None = None
+) -> list[Label]:
+    labels = [
+        (LabelType.EPIC, policy),
+        (LabelType.FEATURE, topic[0]),
+        (LabelType.STORY, topic[1]),
+        (LabelType.PARENT_SUITE, place[0]),
+        (LabelType.SUITE, place[1]),
+        (LabelType.FRAMEWORK, "pytest"),
+    ]
+    if transition is not None:
+        labels += [("transition", transition), (LabelType.TAG, transition)]
+    return [Label(name=name, value=value) for name, value in labels]
+
+
+def _environment(report: RunReport) -> str:
+    facts = report.facts
+    entries = {
+        "run": facts.run,
+        "policy": facts.policy,
+        "policy.revision": facts.policy_revision,
+        "policy.privileged": str(facts.privileged).lower(),
+        "policy.seeded": str(facts.seeded).lower(),
+        **{f"protocol.{suite.suite}": suite.protocol for suite in report.suites},
+        **{f"version.{name}": version for name, version in sorted(facts.versions.items())},
+    }
+    return "".join(f"{_property(k)}={_property(v)}\n" for k, v in entries.items())
+
+
+def _property(text: str) -> str:
+    """Escaped for a Java properties file, which ends a key at the first space, colon or equals."""
+    escaped = "".join(f"\\{char}" if char in "\\=: #!" else char for char in " ".join(text.split()))
+    return "".join(c if c.isascii() else _java(c) for c in escaped)
+
+
+def _java(char: str) -> str:
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+def _md5(*parts: str) -> str:
+    """What Allure identifies histories by; not a safeguard."""
+    return md5("".join(parts).encode(), usedforsecurity=False).hexdigest()
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text, "utf-8")
+    temporary.replace(path)
