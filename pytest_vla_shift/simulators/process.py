@@ -93,6 +93,8 @@ class WorkerProcess:
             return "is still running"
         if status.si_code == os.CLD_EXITED:
             return f"exited with code {status.si_status}"
+        if status.si_status == signal.SIGKILL:
+            return "was killed by SIGKILL (by the system, if memory ran out)"
         try:
             return f"was killed by {signal.Signals(status.si_status).name}"
         except ValueError:
