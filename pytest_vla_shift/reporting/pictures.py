@@ -114,8 +114,8 @@ def strip(clean: Mapping[str, Image], shifted: Mapping[str, Image], labels: Sequ
         width = left.shape[1]
         rows.append(
             beside(
-                np.vstack([caption(f"{camera}: {left_label}", width), left]),
-                np.vstack([caption(f"{camera}: {right_label}", width), right]),
+                np.vstack([caption(f"{left_label}: {camera}", width), left]),
+                np.vstack([caption(f"{right_label}: {camera}", width), right]),
             )
         )
     total = max(row.shape[1] for row in rows)
