@@ -143,7 +143,7 @@ def _environment(extra: Mapping[str, str]) -> dict[str, str]:
     """The worker's environment: ours, EGL unless something else is asked for, our import path."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", **extra}
     environment.setdefault("MUJOCO_GL", "egl")
-    paths = [*import_path(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [*import_path(), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     return environment
 
