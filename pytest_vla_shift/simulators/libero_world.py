@@ -22,6 +22,7 @@ import contextlib
 import io
 import logging
 import os
+import warnings
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -234,7 +235,8 @@ def _import_environments() -> None:
     original = logging.FileHandler
     logging.FileHandler = lambda *_, **__: logging.NullHandler()  # type: ignore[assignment,misc]
     try:
-        with _quiet():
+        with _quiet(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             import libero.libero.envs  # noqa: F401
     finally:
         logging.FileHandler = original  # type: ignore[misc]
