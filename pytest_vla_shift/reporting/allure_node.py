@@ -28,7 +28,8 @@ class NodeStory:
         transition: ``S>F`` or the like; ``error`` for an infrastructure error.
         parameters: shown, but excluded from the history id, so that a node's history spans
             checkpoints and seeds: policy seed, level's magnitudes, revision ...
-        explanation: the words of the terminal, attached as text.
+        explanation: the words of the terminal, shown as the description: an attachment would
+            have to be opened, and is one file more a node.
         pictures: name -> draws the PNG. Called only when Allure is collecting.
         video: an mp4 that exists, or None.
     """
@@ -40,7 +41,7 @@ class NodeStory:
     axis: str | None
     level: str | None
     transition: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str | int | float] = field(default_factory=dict)
     explanation: str = ""
     pictures: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
     video: Path | None = None
@@ -67,7 +68,7 @@ def decorate(story: NodeStory) -> None:
     if story.video is not None:
         allure.attach.file(str(story.video), "clean | shifted", kind.MP4)
     if story.explanation:
-        allure.attach(story.explanation, "explanation", kind.TEXT)
+        allure.dynamic.description(f"````text\n{story.explanation}\n````")
 
 
 def label_node(story: NodeStory) -> None:

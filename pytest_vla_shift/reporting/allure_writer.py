@@ -7,7 +7,7 @@ sees all records. ``allure.attach`` would be lost there.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import md5
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ from allure_commons.types import AttachmentType, LabelType
 from allure_commons.utils import now, uuid4
 
 from pytest_vla_shift.reporting import numbers
-from pytest_vla_shift.reporting.summary import condition_table, incomplete_table, task_table
+from pytest_vla_shift.reporting.summary import incomplete_table, task_table
 from pytest_vla_shift.reporting.tables import render
 from pytest_vla_shift.statistics.aggregate import ConditionAggregate
 from pytest_vla_shift.statistics.report import RunReport, SuiteReport
@@ -67,12 +67,14 @@ def write_aggregates(alluredir: Path, report: RunReport) -> int:
         OSError: the folder cannot be written.
     """
     logger = AllureFileLogger(str(alluredir))
-    table = ATTACHMENT_PATTERN.format(prefix=uuid4(), ext="txt")
-    logger.report_attached_data(body=render(report) + "\n", file_name=table)
-    attachment = Attachment(name="summary", source=table, type=AttachmentType.TEXT.mime_type)
+    table = render(report) + "\n"
     written = 0
     for suite in report.suites:
         for condition in suite.conditions:
+            # Allure shows an attachment that two results share in one of them only.
+            source = ATTACHMENT_PATTERN.format(prefix=uuid4(), ext="txt")
+            logger.report_attached_data(body=table, file_name=source)
+            attachment = Attachment("summary", source, AttachmentType.TEXT.mime_type)
             logger.report_result(_aggregate(report, suite, condition, attachment))
             written += 1
     _write(alluredir / "categories.json", json.dumps(CATEGORIES, indent=1) + "\n")
@@ -102,13 +104,15 @@ def write_broken(alluredir: Path, policy: str, nodes: Iterable[PlannedNode], rea
     written = 0
     for node in nodes:
         path, _, function = node.node.partition("[")[0].rpartition("::")
-        name = _full_name(path, function)
+        module, *classes = path.split("::")
+        name = _full_name(module, classes, function)
         moment = now()
         logger.report_result(
             TestResult(
                 uuid=uuid4(),
                 name=node.node.rpartition("::")[2],
                 fullName=name,
+                titlePath=[*module.split("/"), *classes],
                 historyId=_md5(name, node.cell),
                 testCaseId=_md5(name),
                 status=Status.BROKEN,
@@ -128,10 +132,8 @@ def write_broken(alluredir: Path, policy: str, nodes: Iterable[PlannedNode], rea
     return written
 
 
-def _full_name(path: str, function: str) -> str:
-    """allure-pytest's full name: ``suites/a/test_b.py::TestC`` and ``test_d`` give
-    ``suites.a.test_b.TestC#test_d``."""
-    module, *classes = path.split("::")
+def _full_name(module: str, classes: Sequence[str], function: str) -> str:
+    """allure-pytest's full name: ``suites.a.test_b.TestC#test_d``."""
     return ".".join([module.removesuffix(".py").replace("/", "."), *classes]) + f"#{function}"
 
 
@@ -144,6 +146,7 @@ def _aggregate(
         uuid=uuid4(),
         name=f"dSR {numbers.label(item)}",
         fullName=name,
+        titlePath=["aggregates", suite.suite],
         historyId=_md5(name),
         testCaseId=_md5(name),
         status=Status.PASSED if item.pairs else Status.SKIPPED,
@@ -175,10 +178,26 @@ def _sentence(item: ConditionAggregate) -> str:
 
 
 def _description(item: ConditionAggregate) -> str:
-    parts = [_sentence(item), condition_table([item]), "ΔSR by task", task_table([item])]
+    # Allure's column is narrow: one line a quantity, not one column.
+    depth = item.depth
+    tango = "" if item.tango is None else f"; Tango, pooled {numbers.interval(item.tango)}"
+    lines = [
+        _sentence(item),
+        "",
+        f"- success rate: {numbers.rate(item.sr_clean)} clean, {numbers.rate(item.sr_shifted)}"
+        " shifted (macro)",
+        f"- dSR: {numbers.degradation(item)}{tango}",
+        f"- exact McNemar p: {numbers.p_value(item.mcnemar)}; {item.changed} changed",
+        f"- S>F pairs: mean progress {numbers.rate(depth.progress)},"
+        f" {numbers.percent(depth.first_stage)} stopped before the first milestone,"
+        f" {depth.complete} completed every milestone without official success",
+        f"- cells: {item.planned} planned, {item.pairs} measured, {item.errors} with an error,"
+        f" {item.missing} missing",
+    ]
+    parts = ["\n".join(lines), "dSR by task", task_table([item])]
     incomplete = incomplete_table([item])
     if incomplete:
-        parts += ["First incomplete milestone of S→F pairs", incomplete]
+        parts += ["First incomplete milestone of S>F pairs", incomplete]
     return "\n\n".join(parts)
 
 

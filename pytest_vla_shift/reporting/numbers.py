@@ -46,6 +46,11 @@ def percent(value: float | None) -> str:
     return NONE if value is None else f"{half_up(100 * value, 0)}%"
 
 
+def p_value(value: float | None) -> str:
+    """Two significant digits; a dash for None."""
+    return NONE if value is None else f"{value:.2g}"
+
+
 def degradation(item: ConditionAggregate) -> str:
     """dSR with its interval. A star marks Tango's, where the bootstrap's has no width."""
     bounds = item.tango if item.degenerate else item.interval

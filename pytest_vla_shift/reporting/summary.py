@@ -132,7 +132,7 @@ def condition_table(conditions: Sequence[ConditionAggregate]) -> str:
                 numbers.rate(item.sr_shifted),
                 numbers.degradation(item),
                 *(str(n) for n in (item.ss, item.sf, item.fs, item.ff, item.changed)),
-                numbers.NONE if item.mcnemar is None else f"{item.mcnemar:.2g}",
+                numbers.p_value(item.mcnemar),
                 numbers.rate(item.depth.progress),
                 numbers.percent(item.depth.first_stage),
             )
