@@ -94,6 +94,13 @@ class RolloutRecord:
         """The row as it is written."""
         return {"kind": "rollout", "schema": SCHEMA, **asdict(self)}
 
+    def outcome(self) -> dict[str, JSON]:
+        """What must be the same whenever the same rollout runs: all but timing and place."""
+        row = self.to_json()
+        for name in ("timing", "where", "attempts"):
+            del row[name]
+        return row
+
     @classmethod
     def from_json(cls, row: Mapping[str, JSON]) -> RolloutRecord:
         """The record of a row.
@@ -107,7 +114,7 @@ class RolloutRecord:
         known = set(cls.__dataclass_fields__)
         if set(fields) != known:
             raise ValueError(f"fields differ: {sorted(set(fields) ^ known)}")
-        return cls(**_typed(fields))
+        return cls(**_typed(fields))  # type: ignore[arg-type]  # _typed checked them
 
 
 def _typed(fields: dict[str, JSON]) -> dict[str, object]:

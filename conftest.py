@@ -1,0 +1,1 @@
+"""Makes the checkout importable for suites and tests."""

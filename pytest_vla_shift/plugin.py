@@ -1,0 +1,50 @@
+"""The pytest plugin: hooks only. Nothing heavy is imported before a run asks for rollouts.
+
+The hooks of a run itself are in :mod:`pytest_vla_shift.hooks`, registered only when there is one.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_vla_shift.fixtures import cell, condition, pair
+from pytest_vla_shift.options import add_options, asks_for_rollouts
+
+__all__ = ["cell", "condition", "pair"]
+
+MARKERS = (
+    "vla_suite(name_or_path): the suite that a test module runs: a shipped suite's name, or the"
+    " path of a TOML file relative to the module",
+    "vla(suite, task, episode, condition, axis, level): set on every cell, to select with -m",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register the options."""
+    add_options(parser)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Register the hooks that other plugins may implement."""
+    from pytest_vla_shift import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+@pytest.hookimpl(tryfirst=True)  # before allure-pytest and xdist read their options
+def pytest_configure(config: pytest.Config) -> None:
+    """Open a session if this run asks for rollouts."""
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    if asks_for_rollouts(config):
+        from pytest_vla_shift.hooks import open_run
+
+        open_run(config)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Turn a suite's test function into its cells."""
+    if "cell" in metafunc.fixturenames:
+        from pytest_vla_shift.collection import parametrise
+
+        parametrise(metafunc)

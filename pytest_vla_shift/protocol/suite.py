@@ -1,0 +1,288 @@
+"""Suites: a frozen protocol as a TOML file, read strictly.
+
+A misspelt key is an error, not an ignored wish: a protocol that silently runs with a default is
+a wrong number that looks right.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from pytest_vla_shift.protocol import catalog
+from pytest_vla_shift.protocol.conditions import CLEAN, NULL, Axis, Condition, Level, single
+from pytest_vla_shift.protocol.errors import UsageError
+from pytest_vla_shift.protocol.identity import digest
+from pytest_vla_shift.protocol.observation import Episode
+from pytest_vla_shift.protocol.tables import Table
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A frozen protocol.
+
+    Attributes:
+        name: in keys and reports.
+        title: one line for people.
+        source: where it was read from, for messages only.
+        simulator: entry-point name or ``module:attr``.
+        env_seed: the simulator's seed, given before every reset.
+        policy_seed: base of the pairs' policy seeds.
+        draw_seed: base of the episodes' draws on every axis.
+        settle_steps: no-op steps after the shift and before the policy looks.
+        settle_speed: fastest that an object may still move after settling, m/s.
+        cameras, height, width: the observation that the policy may be given.
+        tasks: (task suite, task) in sorted order.
+        episodes: initial-state numbers of each task, sorted.
+        horizons: task suite -> control steps.
+        axes: in sorted order of their names.
+        null: whether the clean condition is run again as the flip floor.
+        protocol_digest: digest of everything above but ``title`` and ``source``.
+    """
+
+    name: str
+    title: str
+    source: str
+    simulator: str
+    env_seed: int
+    policy_seed: int
+    draw_seed: int
+    settle_steps: int
+    settle_speed: float
+    cameras: tuple[str, ...]
+    height: int
+    width: int
+    tasks: tuple[tuple[str, str], ...]
+    episodes: Mapping[tuple[str, str], tuple[int, ...]]
+    horizons: Mapping[str, int]
+    axes: tuple[Axis, ...]
+    null: bool
+    protocol_digest: str
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """Every condition but clean, in the order of the plan: null, then axes by level."""
+        shifted = tuple(single(axis, level) for axis in self.axes for level in axis.levels)
+        return ((NULL,) if self.null else ()) + shifted
+
+    def condition(self, name: str) -> Condition:
+        """The condition of that name, clean included.
+
+        Raises:
+            KeyError: the suite has none of that name.
+        """
+        for condition in (CLEAN, *self.conditions()):
+            if condition.name == name:
+                return condition
+        raise KeyError(name)
+
+    def all_episodes(self) -> tuple[Episode, ...]:
+        """Every episode in the order of the plan."""
+        return tuple(
+            Episode(task_suite, task, index)
+            for task_suite, task in self.tasks
+            for index in self.episodes[task_suite, task]
+        )
+
+
+def shipped() -> tuple[str, ...]:
+    """Names of the suites that come with the package."""
+    root = files("pytest_vla_shift.protocol") / "suites"
+    return tuple(sorted(p.name[:-5] for p in root.iterdir() if p.name.endswith(".toml")))
+
+
+def shipped_text(name: str) -> str:
+    """The TOML of a shipped suite.
+
+    Raises:
+        UsageError: no suite of that name is shipped.
+    """
+    if name not in shipped():
+        raise UsageError(f"unknown suite {name!r}; shipped suites: {', '.join(shipped())}")
+    return (files("pytest_vla_shift.protocol") / "suites" / f"{name}.toml").read_text("utf-8")
+
+
+def load_suite(reference: str | Path) -> Suite:
+    """The suite of a shipped name, or of a path to a TOML file.
+
+    Raises:
+        UsageError: unknown name, unreadable file, malformed TOML, or a value out of range; the
+            message names the file and the field.
+    """
+    if isinstance(reference, Path):
+        try:
+            text = reference.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"cannot read suite {reference}: {error}") from error
+        return parse_suite(text, str(reference))
+    return parse_suite(shipped_text(reference), f"suite {reference!r}")
+
+
+def parse_suite(text: str, source: str) -> Suite:
+    """A suite from its TOML text; ``source`` is what messages call it."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{source}: malformed TOML: {error}") from error
+    top = Table(raw, source)
+    schema = top.integer("schema")
+    if schema != SCHEMA:
+        raise UsageError(f"{source}: schema {schema} is not supported; this version reads {SCHEMA}")
+    name = top.text("name")
+    if not re.fullmatch(r"[a-z0-9_]+", name):
+        raise UsageError(f"{source}: name {name!r} must be lower-case letters, digits and _")
+    observation = top.table("observation")
+    tasks, horizons = _tasks(top)
+    suite = {
+        "name": name,
+        "simulator": top.text("simulator"),
+        "env_seed": top.integer("env_seed", minimum=0),
+        "policy_seed": top.integer("policy_seed", minimum=0),
+        "draw_seed": top.integer("draw_seed", minimum=0),
+        "settle_steps": top.integer("settle_steps", minimum=0),
+        "settle_speed": top.number("settle_speed_m_s", minimum=0.0),
+        "cameras": observation.texts("cameras"),
+        "height": observation.integer("height", minimum=1),
+        "width": observation.integer("width", minimum=1),
+        "null": top.boolean("null"),
+    }
+    title = top.text("title")
+    axes = _axes(top.table("axes", optional=True))
+    observation.finish()
+    top.finish()
+    frozen = {
+        **suite,
+        "tasks": [[*task, list(episodes)] for task, episodes in sorted(tasks.items())],
+        "horizons": horizons,
+        "axes": [
+            [axis.name, axis.shift, [[lv.name, dict(lv.parameters)] for lv in axis.levels]]
+            for axis in axes
+        ],
+    }
+    return Suite(
+        title=title,
+        source=source,
+        tasks=tuple(sorted(tasks)),
+        episodes=tasks,
+        horizons=horizons,
+        axes=axes,
+        protocol_digest=digest(frozen),
+        **suite,  # type: ignore[arg-type]  # each value was checked by its own reader above
+    )
+
+
+def _tasks(top: Table) -> tuple[dict[tuple[str, str], tuple[int, ...]], dict[str, int]]:
+    """``[[tasks]]`` blocks: a task suite, task names or ``"all"``, and episodes."""
+    tasks: dict[tuple[str, str], tuple[int, ...]] = {}
+    horizons: dict[str, int] = {}
+    blocks = top.tables("tasks")
+    if not blocks:
+        raise UsageError(f"{top.where}: no [[tasks]] block: a suite needs at least one task")
+    for block in blocks:
+        task_suite = block.text("suite")
+        listed = block.texts_or_text("tasks")
+        episodes = parse_episodes(block.raw("episodes"), f"{block.where}: episodes")
+        known = catalog.find(task_suite)
+        if known is not None:
+            names = known.tasks if listed == "all" else tuple(listed)
+            unknown = sorted(set(names) - set(known.tasks))
+            if unknown:
+                raise UsageError(
+                    f"{block.where}: {task_suite} has no task {unknown[0]!r}."
+                    f" Its tasks: {', '.join(known.tasks)}"
+                )
+            if episodes and episodes[-1] >= known.initial_states:
+                raise UsageError(
+                    f"{block.where}: episode {episodes[-1]} is out of range: {task_suite} has"
+                    f" initial states 0 to {known.initial_states - 1}"
+                )
+            horizon = block.integer("horizon", minimum=1, default=known.horizon)
+        elif listed == "all":
+            raise UsageError(
+                f"{block.where}: {task_suite!r} is in no catalogue, so its tasks must be listed."
+                f" Catalogued: {', '.join(catalog.task_suites())}"
+            )
+        else:
+            names = tuple(listed)
+            horizon = block.integer("horizon", minimum=1)
+        if horizons.setdefault(task_suite, horizon) != horizon:
+            raise UsageError(f"{block.where}: a second horizon for {task_suite}")
+        for task in names:
+            if (task_suite, task) in tasks:
+                raise UsageError(f"{block.where}: task {task!r} is listed twice")
+            tasks[task_suite, task] = episodes
+        block.finish()
+    return tasks, horizons
+
+
+def parse_episodes(value: object, where: str) -> tuple[int, ...]:
+    """``"0:10"``, ``"3"``, ``"0,4,7:9"`` or a list of integers, as sorted numbers.
+
+    Raises:
+        UsageError: anything else, a negative number, or no number at all.
+    """
+    numbers: set[int] = set()
+    if isinstance(value, str):
+        for part in value.split(","):
+            match = re.fullmatch(r"\s*(\d+)\s*(?::\s*(\d+)\s*)?", part)
+            if match is None:
+                raise UsageError(f"{where}: {value!r} is not like '0:10', '3' or '0,4,7:9'")
+            first = int(match[1])
+            numbers.update(range(first, int(match[2])) if match[2] else (first,))
+    elif isinstance(value, list) and all(type(v) is int and v >= 0 for v in value):
+        numbers.update(value)
+    else:
+        raise UsageError(f"{where}: {value!r} is neither a range like '0:10' nor a list of numbers")
+    if not numbers:
+        raise UsageError(f"{where}: {value!r} names no episode")
+    return tuple(sorted(numbers))
+
+
+def _axes(table: Table) -> tuple[Axis, ...]:
+    """``[axes]``: a name to a frozen level table's name, or to levels of its own."""
+    axes: list[Axis] = []
+    for name in table.names():
+        if not re.fullmatch(r"[a-z0-9_]+", name) or name in ("clean", "null"):
+            raise UsageError(f"{table.where}: axis name {name!r} is not allowed")
+        raw = table.raw(name)
+        if isinstance(raw, str):
+            frozen = _level_table(raw, f"{table.where}.{name}")
+            if name not in frozen:
+                raise UsageError(
+                    f"{table.where}: {raw!r} freezes no levels for axis {name!r};"
+                    f" it has {', '.join(sorted(frozen))}"
+                )
+            axes.append(frozen[name])
+        else:
+            axes.append(_axis(name, table.table(name)))
+    table.finish()
+    return tuple(sorted(axes, key=lambda axis: axis.name))
+
+
+def _axis(name: str, table: Table) -> Axis:
+    shift = table.text("shift", default=name)
+    levels: list[Level] = []
+    for level in table.names():
+        if not re.fullmatch(r"L[1-9]", level):
+            raise UsageError(f"{table.where}: {level!r} is not a level; use L1, L2 ...")
+        parameters = table.table(level)
+        levels.append(Level(level, {key: parameters.number(key) for key in parameters.names()}))
+    if not levels:
+        raise UsageError(f"{table.where}: no levels")
+    return Axis(name, shift, tuple(sorted(levels, key=lambda level: level.name)))
+
+
+@cache
+def _level_table(name: str, where: str) -> dict[str, Axis]:
+    root = files("pytest_vla_shift.protocol") / "levels"
+    known = sorted(p.name[:-5] for p in root.iterdir() if p.name.endswith(".toml"))
+    if name not in known:
+        raise UsageError(f"{where}: unknown level table {name!r}; there are {', '.join(known)}")
+    table = Table(tomllib.loads((root / f"{name}.toml").read_text("utf-8")), f"levels {name!r}")
+    return {axis: _axis(axis, table.table(axis)) for axis in table.names()}

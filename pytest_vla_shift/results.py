@@ -1,0 +1,270 @@
+"""The results of a run: gathered in the main process or the xdist controller, reported once."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pytest_vla_shift import __version__
+from pytest_vla_shift.options import RunConfig
+from pytest_vla_shift.outcomes import ReportFacts, facts_of
+from pytest_vla_shift.protocol.errors import UsageError
+from pytest_vla_shift.reporting.progress import Progress
+from pytest_vla_shift.rollouts.manifest import (
+    PlannedNode,
+    SessionPlan,
+    check_manifest,
+    plan_path,
+    read_plan,
+    write_manifest,
+)
+from pytest_vla_shift.rollouts.store import Store
+from pytest_vla_shift.statistics.pairs import PlannedPair
+from pytest_vla_shift.statistics.report import RunFacts, RunReport, build_report
+
+HOPELESS = 3
+"""Rollouts with an infrastructure error in a row, from the start, after which a run stops."""
+
+EXPLAINED = 20
+"""Degraded pairs and errors that the terminal explains in full; all are in the reports."""
+
+
+class RunResults:
+    """Owns the run's directory for one pytest run: nobody else may write there meanwhile.
+
+    Args:
+        config: pytest's.
+        run: what was asked for.
+
+    Raises:
+        UsageError: the directory cannot be written, belongs to another version, or is in use.
+    """
+
+    def __init__(self, config: pytest.Config, run: RunConfig) -> None:
+        self.config = config
+        self.run = run
+        self.session_id = uuid.uuid4().hex[:12]
+        self.report: RunReport | None = None
+        self._store = Store(run.directory, "controller")
+        self._lock = _lock(run.directory)
+        check_manifest(run.directory)
+        self._archived = self._store.archive() if run.fresh else None
+        self._cut_off = self._store.unfinished_lines()
+        self._plan: SessionPlan | None = None
+        self._progress: Progress | None = None
+        self._reported: set[str] = set()
+        self._told: list[ReportFacts] = []
+        self._errors_from_start: int | None = 0
+        self._usage_error: str | None = None
+        self._missing_nodes: list[PlannedNode] = []
+        self.allure_directory = self._prepare_allure()
+
+    def _prepare_allure(self) -> Path | None:
+        """Allure results go into the run's directory unless ``--alluredir`` says otherwise.
+
+        Ours is emptied first: all of it is made anew from records. A user's own is left alone.
+        """
+        option = self.config.option
+        if not hasattr(option, "allure_report_dir"):
+            return None  # allure-pytest is switched off
+        if option.allure_report_dir is None:
+            directory = self.run.directory / "allure-results"
+            shutil.rmtree(directory, ignore_errors=True)
+            option.allure_report_dir = str(directory)
+        return Path(option.allure_report_dir).absolute()
+
+    def plan_ready(self) -> None:
+        """Read the plan that this process or a worker wrote, and write the manifest."""
+        if self._plan is not None:
+            return
+        path = plan_path(self.run.directory, self.session_id)
+        self._plan = read_plan(path)
+        if self._plan is None:
+            return
+        write_manifest(
+            self.run.directory,
+            self.session_id,
+            __version__,
+            {
+                "run": self.run.run,
+                "policy_args": dict(self.run.policy_args),
+                "envs": self.run.envs,
+                "rollout_timeout_s": self.run.rollout_timeout_s,
+                "video": self.run.video,
+            },
+            self._plan,
+        )
+        episodes = {node.clean_key for node in self._plan.nodes}
+        self._progress = Progress(
+            {node.node: node.clean_key for node in self._plan.nodes},
+            rollouts=len(self._plan.nodes) + len(episodes),
+        )
+
+    def logged(self, report: pytest.TestReport) -> None:
+        """Count a node's report, show progress, and stop a run in which nothing works."""
+        if report.when in ("setup", "teardown") and report.passed:
+            return
+        facts = facts_of(report)
+        if report.when in ("setup", "call"):
+            # xdist reports the node of a crashed worker with a phase of its own ("???"): it left
+            # neither a record nor an Allure result, so it stays among the missing.
+            self._reported.add(report.nodeid)
+        if facts is None:
+            return
+        if facts["error"] is not None or facts["transition"] == "S>F":
+            self._told.append(facts)
+        self._count_errors(facts)
+        if self._progress is not None:
+            line = self._progress.count(report.nodeid, facts["executed"])
+            terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+            if line is not None and terminal is not None and self.config.get_verbosity() >= 0:
+                terminal.ensure_newline()
+                terminal.write_line(line)
+
+    def _count_errors(self, facts: ReportFacts) -> None:
+        if self._errors_from_start is None or facts["executed"] == 0:
+            return
+        if facts["error"] is None:
+            self._errors_from_start = None
+            return
+        self._errors_from_start += 1
+        if self._errors_from_start >= HOPELESS:
+            message = (
+                f"the first {HOPELESS} rollouts all ended in an infrastructure error"
+                f" ({facts['error']}); stopped, no failure was counted"
+            )
+            distributed = self.config.pluginmanager.get_plugin("dsession")
+            session = self.config.pluginmanager.get_plugin("session")
+            for target in (distributed, session):
+                if target is not None:
+                    target.shouldstop = message
+
+    def worker_down(self, output: Mapping[str, object]) -> None:
+        """Take over a usage error that an xdist worker found."""
+        message = output.get("vla_usage_error")
+        if isinstance(message, str):
+            self._usage_error = message
+
+    def finish(self, session: pytest.Session) -> None:
+        """Compute the aggregates from the store, report them, and decide the exit code."""
+        if self._usage_error is not None:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+            return
+        if self._plan is None:
+            return
+        from pytest_vla_shift.reporting.publish import publish
+
+        self._store.refresh()
+        pairs = [
+            PlannedPair(
+                suite=n.suite,
+                task_suite=n.task_suite,
+                task=n.task,
+                episode=n.episode,
+                condition=n.condition,
+                axis=n.axis,
+                level=n.level,
+                cell=n.cell,
+                clean_key=n.clean_key,
+                shifted_key=n.shifted_key,
+            )
+            for n in {(n.suite, n.cell): n for n in self._plan.nodes}.values()
+        ]
+        self.report = build_report(self._facts(), pairs, self._store.records())
+        self.config.hook.pytest_vla_aggregate(config=self.config, report=self.report)
+        self._missing_nodes = [n for n in self._plan.nodes if n.node not in self._reported]
+        publish(self.run.directory, self.allure_directory, self.report, self._missing_nodes)
+        if self._missing_nodes and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _facts(self) -> RunFacts:
+        assert self._plan is not None
+        policy = self._plan.policy
+        return RunFacts(
+            run=self.run.run,
+            policy=str(policy["name"]),
+            policy_revision=str(policy["revision"]),
+            privileged=bool(policy["privileged"]),
+            seeded=bool(policy["seeded"]),
+            versions={"pytest-vla-shift": __version__, **self._plan.versions},
+            protocols=self._plan.protocols,
+            notes=tuple(self._store_notes()),
+        )
+
+    def _store_notes(self) -> list[str]:
+        notes = []
+        if self._archived is not None:
+            notes.append(f"--vla-fresh: earlier records were set aside in {self._archived}.")
+        for bad in (*self._store.bad_rows, *self._cut_off):
+            notes.append(
+                f"{bad.file}, line {bad.line} is not a record ({bad.reason}); its rollout ran"
+                " again if it is in this plan."
+            )
+        return notes
+
+    def print_summary(self, terminal: pytest.TerminalReporter) -> None:
+        """The table, what broke, and where everything is."""
+        if self._usage_error is not None:
+            terminal.write_line(f"ERROR: {self._usage_error}", red=True)
+            return
+        if self.report is None:
+            return
+        from pytest_vla_shift.reporting.tables import render
+
+        terminal.section("robustness")
+        terminal.write_line(render(self.report))
+        self._print_told(terminal)
+        if self._missing_nodes:
+            terminal.section("planned, not reported", red=True)
+            terminal.write_line(
+                f"{len(self._missing_nodes)} of {len(self._plan.nodes if self._plan else ())}"
+                " planned nodes were not reported; run the same command again to run the rest"
+            )
+            for node in self._missing_nodes[:EXPLAINED]:
+                terminal.write_line(f"  {node.node}")
+        terminal.write_line("")
+        terminal.write_line(f"records and summary  {_short(self.run.directory)}")
+        if self.allure_directory is not None:
+            terminal.write_line(f"Allure results       {_short(self.allure_directory)}")
+
+    def _print_told(self, terminal: pytest.TerminalReporter) -> None:
+        degraded = [facts for facts in self._told if facts["error"] is None]
+        if not degraded:
+            return
+        terminal.section("degraded pairs")
+        for facts in degraded[:EXPLAINED]:
+            terminal.write_line(facts["explanation"])
+        if len(degraded) > EXPLAINED:
+            terminal.write_line(
+                f"... and {len(degraded) - EXPLAINED} more; all are in the Allure results and in"
+                f" {_short(self.run.directory / 'summary.md')}"
+            )
+
+    def close(self) -> None:
+        """Give the directory back."""
+        plan_path(self.run.directory, self.session_id).unlink(missing_ok=True)
+        self._store.close()
+        os.close(self._lock)
+
+
+def _lock(directory: Path) -> int:
+    """Hold the run's directory alone; the kernel lets go of it when the process ends."""
+    handle = os.open(directory / "run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise UsageError(
+            f"another run is writing to {directory}; wait for it, or choose another --vla-run"
+        ) from None
+    return handle
+
+
+def _short(path: Path) -> str:
+    return os.path.relpath(path)

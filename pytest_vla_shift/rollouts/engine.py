@@ -1,0 +1,236 @@
+"""The engine: finds a rollout in the store, or runs it, once, whoever asks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+from pytest_vla_shift.policies.protocol import Policy
+from pytest_vla_shift.protocol.conditions import CLEAN
+from pytest_vla_shift.protocol.errors import (
+    InfrastructureError,
+    MissingAsset,
+    SimulatorError,
+)
+from pytest_vla_shift.protocol.plan import Cell
+from pytest_vla_shift.protocol.suite import Suite
+from pytest_vla_shift.rollouts.record import JSON, RolloutRecord
+from pytest_vla_shift.rollouts.request import RolloutRequest, request, settings_of
+from pytest_vla_shift.rollouts.rollout import Measured, actions_digest, run_rollout
+from pytest_vla_shift.rollouts.store import Store
+from pytest_vla_shift.simulators.factories import load_factory
+from pytest_vla_shift.simulators.launch import open_simulator
+from pytest_vla_shift.simulators.protocol import Simulator, SimulatorInfo, SimulatorSettings
+
+ATTEMPTS = 2
+"""A rollout whose worker was lost gets one more chance on a fresh worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairRecords:
+    """Both arms of a cell.
+
+    Attributes:
+        cell: which.
+        clean: the episode's shared clean rollout.
+        shifted: the rollout under the cell's condition; None if the clean arm has an
+            infrastructure error, since there is then nothing to compare with.
+        executed: rollouts run for this pair now; the others were found in the store.
+    """
+
+    cell: Cell
+    clean: RolloutRecord
+    shifted: RolloutRecord | None
+    executed: int
+
+
+class Engine:
+    """Runs the rollouts of one process, one at a time, against one policy.
+
+    Args:
+        store: where records are found and written.
+        policy: who is under test.
+        policy_args: its arguments, for the key.
+        envs: 0 runs simulators in this process; 1 gives each a process of its own.
+        rollout_timeout_s: after this a worker counts as hung.
+        finished: called with every record that this engine wrote.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        policy: Policy,
+        policy_args: Mapping[str, str],
+        *,
+        envs: int,
+        rollout_timeout_s: float,
+        finished: Callable[[RolloutRecord], None] = lambda _: None,
+    ) -> None:
+        self.store = store
+        self.policy = policy
+        self._policy_args = policy_args
+        self._envs = envs
+        self._timeout_s = rollout_timeout_s
+        self._finished = finished
+        self._simulators: dict[SimulatorSettings, Simulator] = {}
+        self._infos: dict[str, SimulatorInfo] = {}
+
+    def info(self, suite: Suite) -> SimulatorInfo:
+        """What the suite's simulator says of itself, without starting it."""
+        if suite.simulator not in self._infos:
+            self._infos[suite.simulator] = load_factory(suite.simulator).describe()
+        return self._infos[suite.simulator]
+
+    def clean_request(self, suite: Suite, cell: Cell) -> RolloutRequest:
+        """The clean rollout of a cell's episode."""
+        return request(
+            suite, cell.episode, CLEAN, self.info(suite), self.policy.spec, self._policy_args
+        )
+
+    def request(self, suite: Suite, cell: Cell) -> RolloutRequest:
+        """The cell's own rollout."""
+        return request(
+            suite,
+            cell.episode,
+            cell.condition,
+            self.info(suite),
+            self.policy.spec,
+            self._policy_args,
+        )
+
+    def pair(self, suite: Suite, cell: Cell) -> PairRecords:
+        """Both arms of ``cell``, from the store where they are there."""
+        clean, ran_clean = self._obtain(self.clean_request(suite, cell), None)
+        if clean.status == "error":
+            return PairRecords(cell, clean, None, int(ran_clean))
+        shifted, ran_shifted = self._obtain(self.request(suite, cell), clean)
+        return PairRecords(cell, clean, shifted, int(ran_clean) + int(ran_shifted))
+
+    def simulator(self, suite: Suite) -> Simulator:
+        """The open simulator of a suite; started at the first call."""
+        settings = settings_of(suite)
+        if settings not in self._simulators:
+            self._simulators[settings] = open_simulator(
+                settings, envs=self._envs, rollout_timeout_s=self._timeout_s
+            )
+        return self._simulators[settings]
+
+    def discard_simulator(self, suite: Suite) -> None:
+        """Close a suite's simulator; the next rollout gets a fresh one."""
+        simulator = self._simulators.pop(settings_of(suite), None)
+        if simulator is not None:
+            simulator.close()
+
+    def close(self) -> None:
+        """Close every simulator and the policy."""
+        for simulator in self._simulators.values():
+            simulator.close()
+        self._simulators.clear()
+        self.policy.close()
+
+    def _obtain(
+        self, wanted: RolloutRequest, clean: RolloutRecord | None
+    ) -> tuple[RolloutRecord, bool]:
+        found = self.store.final(wanted.key)
+        if found is not None:
+            return found, False
+        with self.store.claim(wanted.key):
+            # Another process may have run it while this one waited for the claim.
+            self.store.refresh()
+            found = self.store.final(wanted.key)
+            if found is not None:
+                return found, False
+            return self._run(wanted, clean), True
+
+    def _run(self, wanted: RolloutRequest, clean: RolloutRecord | None) -> RolloutRecord:
+        cell_name = f"{wanted.episode.task_suite}/{wanted.episode.task} {wanted.condition.name}"
+        self.store.started(wanted.key, cell_name)
+        began = time.perf_counter()
+        measured: Measured | None = None
+        error: InfrastructureError | None = None
+        attempt = 0
+        while attempt < ATTEMPTS:
+            attempt += 1
+            try:
+                measured = run_rollout(self.simulator(wanted.suite), self.policy, wanted, clean)
+                error = None
+                break
+            except InfrastructureError as raised:
+                error = raised
+                if isinstance(raised, SimulatorError) and not isinstance(raised, MissingAsset):
+                    # Whatever it raised, its state is not to be trusted any more.
+                    self.discard_simulator(wanted.suite)
+                if not raised.retry:
+                    break
+        record = make_record(
+            wanted,
+            measured,
+            error,
+            attempts=attempt,
+            wall_seconds=time.perf_counter() - began,
+            worker=self.store.worker,
+        )
+        actions = None if measured is None else measured.actions
+        frames = None if measured is None else measured.first_frames
+        self.store.write(record, actions, frames)
+        self._finished(record)
+        return record
+
+
+def make_record(
+    wanted: RolloutRequest,
+    measured: Measured | None,
+    error: InfrastructureError | None,
+    *,
+    attempts: int,
+    wall_seconds: float,
+    worker: str,
+) -> RolloutRecord:
+    """The row of one rollout, done or in error."""
+    condition = wanted.condition
+    done = measured is not None and error is None
+    got = measured if measured is not None else Measured()
+    stages = got.stages if done else None
+    success = got.success if done else None
+    bound: list[Mapping[str, JSON]] = [asdict(i) for i in wanted.interventions]
+    return RolloutRecord(
+        key=wanted.key,
+        identity=wanted.identity,
+        suite=wanted.suite.name,
+        task_suite=wanted.episode.task_suite,
+        task=wanted.episode.task,
+        episode=wanted.episode.index,
+        condition=condition.name,
+        axis=None if condition.axis is None else condition.axis.name,
+        level=None if condition.level is None else condition.level.name,
+        status="done" if done else "error",
+        success=success,
+        steps=got.steps,
+        decisions=got.decisions,
+        stages=stages,
+        stage_disagreement=stages is not None and stages.complete != success,
+        initial_predicates=got.initial_predicates,
+        fingerprint=got.fingerprint,
+        receipts=tuple(_receipt(r.field, r.before, r.after) for r in got.receipts),
+        interventions=tuple(bound),
+        policy_seed=wanted.policy_seed,
+        seed_note=wanted.seed_note,
+        actions_digest=None if got.actions is None else actions_digest(got.actions),
+        error=None if error is None else (error.kind, str(error)),
+        attempts=attempts,
+        timing={"wall": round(wall_seconds, 3), "policy": round(got.policy_seconds, 3)},
+        where={"worker": worker},
+    )
+
+
+def _receipt(field: str, before: object, after: object) -> tuple[str, JSON, JSON]:
+    return field, _json(before), _json(after)
+
+
+def _json(value: object) -> JSON:
+    if isinstance(value, str | int | float | bool) or value is None:
+        return value
+    if isinstance(value, list | tuple):
+        return [_json(item) for item in value]
+    raise TypeError(f"a receipt's value must be a number, a text or a list, not {value!r}")

@@ -1,0 +1,55 @@
+"""First frames on disk, for people: JPEG files, written and read through Pillow.
+
+Without Pillow (it comes with every simulator extra) there are no pictures, and nothing else
+changes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pytest_vla_shift.protocol.observation import Image
+
+QUALITY = 92
+
+
+def available() -> bool:
+    """Whether pictures can be written."""
+    return find_spec("PIL") is not None
+
+
+def write_frames(directory: Path, frames: Mapping[str, Image]) -> None:
+    """Write camera -> (H, W, 3) uint8 RGB as ``<camera>.jpg``; each file appears whole."""
+    if not available():
+        return
+    from PIL import Image as Pillow
+
+    directory.mkdir(parents=True, exist_ok=True)
+    for camera, frame in frames.items():
+        part = directory / f".{camera}.{os.getpid()}.jpg"
+        Pillow.fromarray(frame).save(part, quality=QUALITY)
+        part.replace(directory / f"{camera}.jpg")
+
+
+def read_frames(directory: Path) -> dict[str, Image]:
+    """Camera -> (H, W, 3) uint8 RGB of every picture there; unreadable ones are left out."""
+    if not available() or not directory.is_dir():
+        return {}
+    from PIL import Image as Pillow
+    from PIL import UnidentifiedImageError
+
+    frames: dict[str, Image] = {}
+    for path in sorted(directory.glob("[!.]*.jpg")):
+        try:
+            with Pillow.open(path, formats=["JPEG"]) as picture:
+                frames[path.stem] = np.asarray(picture.convert("RGB"))
+        except (OSError, UnidentifiedImageError):
+            continue
+    return frames

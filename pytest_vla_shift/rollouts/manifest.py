@@ -1,0 +1,162 @@
+"""The plan of one session on disk, and ``run.json``, the manifest that people and tools read.
+
+Under pytest-xdist the controller does not collect: the first worker that has, writes the plan, and
+the controller reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_vla_shift.protocol.errors import UsageError
+from pytest_vla_shift.rollouts.record import JSON
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedNode:
+    """One node of the plan and the keys that answer it.
+
+    Attributes:
+        node: pytest's node id.
+        suite, cell: the cell, by id.
+        task_suite, task, episode, condition, axis, level: the cell, by parts.
+        clean_key, shifted_key: keys of its rollouts.
+    """
+
+    node: str
+    suite: str
+    cell: str
+    task_suite: str
+    task: str
+    episode: int
+    condition: str
+    axis: str | None
+    level: str | None
+    clean_key: str
+    shifted_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPlan:
+    """What one session is going to do.
+
+    Attributes:
+        policy: the policy's spec and arguments.
+        versions: distribution name -> version of all simulators of the plan.
+        renderers: simulator -> GL platform.
+        protocols: suite -> protocol digest.
+        nodes: in the order in which they run.
+    """
+
+    policy: Mapping[str, JSON]
+    versions: Mapping[str, str]
+    renderers: Mapping[str, str]
+    protocols: Mapping[str, str]
+    nodes: tuple[PlannedNode, ...]
+
+
+def plan_path(directory: Path, session: str) -> Path:
+    """Where a session's plan is between collection and the end."""
+    return directory / "rollouts" / f"plan-{session}.json"
+
+
+def write_plan(path: Path, plan: SessionPlan) -> None:
+    """Write the plan whole; workers that collected the same plan may write it again."""
+    nodes: list[JSON] = [
+        [
+            n.node,
+            n.suite,
+            n.cell,
+            n.task_suite,
+            n.task,
+            n.episode,
+            n.condition,
+            n.axis,
+            n.level,
+            n.clean_key,
+            n.shifted_key,
+        ]
+        for n in plan.nodes
+    ]
+    _replace(
+        path,
+        {
+            "policy": dict(plan.policy),
+            "versions": dict(plan.versions),
+            "renderers": dict(plan.renderers),
+            "protocols": dict(plan.protocols),
+            "nodes": nodes,
+        },
+    )
+
+
+def read_plan(path: Path) -> SessionPlan | None:
+    """The plan of this session, or None if no process has collected yet."""
+    try:
+        raw = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    return SessionPlan(
+        raw["policy"],
+        raw["versions"],
+        raw["renderers"],
+        raw["protocols"],
+        tuple(PlannedNode(*node) for node in raw["nodes"]),
+    )
+
+
+def check_manifest(directory: Path) -> None:
+    """Refuse a run directory whose manifest is of another schema.
+
+    A manifest that cannot be read says nothing about the rows, which carry their own schema; it is
+    written anew.
+
+    Raises:
+        UsageError: it was written by another version of this package.
+    """
+    try:
+        raw = json.loads((directory / "run.json").read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return
+    found = raw.get("schema") if isinstance(raw, dict) else None
+    if found is not None and found != SCHEMA:
+        raise UsageError(
+            f"{directory / 'run.json'} has schema {found}, this version writes {SCHEMA}; choose"
+            " another --vla-run"
+        )
+
+
+def write_manifest(
+    directory: Path, session: str, package: str, options: Mapping[str, JSON], plan: SessionPlan
+) -> None:
+    """Write ``run.json``."""
+    cells: list[JSON] = [n.node for n in plan.nodes]
+    _replace(
+        directory / "run.json",
+        {
+            "kind": "run",
+            "schema": SCHEMA,
+            "session": session,
+            "pytest_vla_shift": package,
+            "options": dict(options),
+            "policy": dict(plan.policy),
+            "versions": dict(plan.versions),
+            "renderers": dict(plan.renderers),
+            "protocols": dict(plan.protocols),
+            "planned": len(plan.nodes),
+            "nodes": cells,
+        },
+        indent=1,
+    )
+
+
+def _replace(path: Path, value: Mapping[str, JSON], indent: int | None = None) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(json.dumps(value, indent=indent, allow_nan=False) + "\n", "utf-8")
+    part.replace(path)

@@ -1,0 +1,82 @@
+"""The rollout's own random state, so that the same numbers come out whatever else runs beside.
+
+An in-process policy may draw from the global generators (python's, numpy's, torch's). Each
+rollout owns a state of them, seeded with the pair's policy seed, which is swapped in around each
+call into the policy and swapped out again.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+class RolloutRandomness:
+    """Global generator states of one rollout.
+
+    torch is touched only where the policy has imported it; its CUDA generators only where CUDA
+    was initialised.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._python: object = random.Random(seed).getstate()
+        self._numpy: object = np.random.RandomState(seed).get_state()
+        self._torch: object | None = None
+        self._cuda: object | None = None
+
+    @contextmanager
+    def swapped_in(self) -> Iterator[None]:
+        """Run the body on this rollout's generators; the process's own come back after it."""
+        python, numpy = random.getstate(), np.random.get_state()
+        torch = _torch()
+        outer = None if torch is None else torch.get_rng_state()
+        cuda = _cuda(torch)
+        outer_cuda = None if cuda is None else cuda.get_rng_state_all()
+        random.setstate(self._python)  # type: ignore[arg-type]
+        np.random.set_state(self._numpy)  # type: ignore[arg-type]
+        if torch is not None:
+            self._enter_torch(torch, cuda)
+        try:
+            yield
+        finally:
+            self._python, self._numpy = random.getstate(), np.random.get_state()
+            random.setstate(python)
+            np.random.set_state(numpy)
+            if torch is not None:
+                self._torch = torch.get_rng_state()
+                torch.set_rng_state(outer)
+            if cuda is not None:
+                self._cuda = cuda.get_rng_state_all()
+                cuda.set_rng_state_all(outer_cuda)
+
+    def _enter_torch(self, torch: ModuleType, cuda: ModuleType | None) -> None:
+        """torch's own generators; ``manual_seed`` also seeds CUDA, so it comes first."""
+        if self._torch is None:
+            torch.manual_seed(self._seed)
+        else:
+            torch.set_rng_state(self._torch)
+        if cuda is not None:
+            if self._cuda is None:
+                cuda.manual_seed_all(self._seed)
+            else:
+                cuda.set_rng_state_all(self._cuda)
+
+
+def _torch() -> ModuleType | None:
+    return sys.modules.get("torch")
+
+
+def _cuda(torch: ModuleType | None) -> ModuleType | None:
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    cuda: ModuleType = torch.cuda
+    return cuda

@@ -1,0 +1,197 @@
+"""One rollout, from the prepared episode to its measured outcome."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_vla_shift.policies.guard import ask, begin
+from pytest_vla_shift.protocol.errors import InvalidScene, NotAPair
+from pytest_vla_shift.protocol.identity import digest
+from pytest_vla_shift.protocol.observation import EpisodeInfo, Goal
+from pytest_vla_shift.rollouts.randomness import RolloutRandomness
+from pytest_vla_shift.rollouts.record import RolloutRecord, StageResult
+from pytest_vla_shift.rollouts.request import RolloutRequest
+from pytest_vla_shift.rollouts.stages import StageTracker
+from pytest_vla_shift.shifts.protocol import Receipt
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pytest_vla_shift.policies.protocol import Policy
+    from pytest_vla_shift.protocol.observation import Image
+    from pytest_vla_shift.simulators.protocol import Prepared, Simulator
+
+
+@dataclass(slots=True)
+class Measured:
+    """What a rollout gave, before it becomes a record.
+
+    Attributes:
+        fingerprint: field -> digest of the pre-shift state, instruction and horizon.
+        receipts: what the shift changed.
+        initial_predicates: true after settling.
+        success: the simulator's own check.
+        steps: control steps after settling.
+        decisions: how often the policy was asked.
+        stages: depth.
+        actions: (steps, D) float64, as executed.
+        first_frames: camera -> picture after settling, as the policy would see it.
+        policy_seconds: wall time within the policy.
+    """
+
+    fingerprint: dict[str, str] = field(default_factory=dict)
+    receipts: list[Receipt] = field(default_factory=list)
+    initial_predicates: tuple[str, ...] = ()
+    success: bool = False
+    steps: int = 0
+    decisions: int = 0
+    stages: StageResult | None = None
+    actions: NDArray[np.float64] | None = None
+    first_frames: Mapping[str, Image] = field(default_factory=dict)
+    policy_seconds: float = 0.0
+
+
+def run_rollout(
+    simulator: Simulator,
+    policy: Policy,
+    request: RolloutRequest,
+    clean: RolloutRecord | None,
+) -> Measured:
+    """Run ``request`` once.
+
+    Args:
+        simulator: kept between rollouts; ``prepare`` makes its history irrelevant.
+        policy: reset here, with the request's seed.
+        request: what to run.
+        clean: the clean arm's record, which this arm must pair with; None for the clean arm.
+
+    Raises:
+        InfrastructureError: of any kind; none of them is a failure of the policy at its task.
+    """
+    measured = Measured()
+    prepared = start(simulator, request, measured)
+    if clean is not None:
+        _check_pair(measured.fingerprint, clean)
+    settle(simulator, request, prepared, measured)
+    if clean is not None:
+        _check_premise(prepared, measured, clean)
+    measured.first_frames = simulator.observe(request.suite.cameras).images
+    _drive(simulator, policy, request, prepared, measured)
+    return measured
+
+
+def start(simulator: Simulator, request: RolloutRequest, measured: Measured) -> Prepared:
+    """Restore the episode, take its fingerprint, apply the shift."""
+    prepared = simulator.prepare(request.episode)
+    measured.fingerprint = {
+        **prepared.fingerprint,
+        "instruction": digest(prepared.instruction),
+        "horizon": digest(request.horizon),
+    }
+    if request.interventions:
+        measured.receipts = simulator.apply(request.interventions)
+    return prepared
+
+
+def settle(
+    simulator: Simulator, request: RolloutRequest, prepared: Prepared, measured: Measured
+) -> None:
+    """Let objects come to rest, the same way in both arms, and look whether they did.
+
+    Raises:
+        InvalidScene: something still moves, or the task is solved before it began.
+    """
+    suite = request.suite
+    speed = 0.0
+    if suite.settle_steps:
+        idle = np.asarray(simulator.info.settle_action, dtype=np.float64)
+        result = simulator.step(np.tile(idle, (suite.settle_steps, 1)), stop_on_success=False)
+        speed = result.object_speed
+    if not speed <= suite.settle_speed:
+        raise InvalidScene(
+            f"after {suite.settle_steps} settling steps an object still moves at {speed:.3f} m/s"
+            f" (limit {suite.settle_speed:g})"
+        )
+    if simulator.success():
+        raise InvalidScene("the task's goal already holds after settling")
+    true = {name for name, value in simulator.predicates().items() if value}
+    measured.initial_predicates = tuple(name for name in prepared.predicates if name in true)
+
+
+def _check_pair(fingerprint: Mapping[str, str], clean: RolloutRecord) -> None:
+    differing = sorted(
+        name
+        for name in set(fingerprint) | set(clean.fingerprint)
+        if fingerprint.get(name) != clean.fingerprint.get(name)
+    )
+    if differing:
+        shown = ", ".join(differing[:8])
+        more = f" and {len(differing) - 8} more" if len(differing) > 8 else ""
+        raise NotAPair(f"before the shift, the arms differ in {shown}{more}")
+
+
+def _check_premise(prepared: Prepared, measured: Measured, clean: RolloutRecord) -> None:
+    """The goal must stand where it stood in the clean arm; where the robot is may differ."""
+    goals = {goal_name(predicate) for predicate in prepared.goal.predicates}
+    here = goals & set(measured.initial_predicates)
+    there = goals & set(clean.initial_predicates)
+    if here != there:
+        raise InvalidScene(
+            "after settling, these goal predicates differ from the clean arm's: "
+            + ", ".join(sorted(here ^ there))
+        )
+
+
+def goal_name(predicate: Sequence[str]) -> str:
+    """The name under which simulators report a goal predicate, for example ``on bowl plate``."""
+    return " ".join(predicate)
+
+
+def _drive(
+    simulator: Simulator,
+    policy: Policy,
+    request: RolloutRequest,
+    prepared: Prepared,
+    measured: Measured,
+) -> None:
+    spec = policy.spec
+    randomness = RolloutRandomness(request.policy_seed)
+    tracker = StageTracker(prepared.stages, measured.initial_predicates)
+    info = EpisodeInfo(
+        request.episode,
+        prepared.instruction,
+        request.horizon,
+        prepared.goal if spec.privileged else Goal(),
+    )
+    with randomness.swapped_in():
+        begin(policy, info, request.policy_seed)
+    executed: list[NDArray[np.float64]] = []
+    while measured.steps < request.horizon and not measured.success:
+        observation = simulator.observe(spec.cameras, privileged=spec.privileged)
+        began = time.perf_counter()
+        with randomness.swapped_in():
+            chunk = ask(policy, observation)
+        measured.policy_seconds += time.perf_counter() - began
+        measured.decisions += 1
+        chunk = chunk[: min(spec.replan, request.horizon - measured.steps)]
+        result = simulator.step(chunk)
+        for offset, row in enumerate(result.predicates, start=1):
+            values = dict(zip(prepared.predicates, row.tolist(), strict=True))
+            tracker.update(measured.steps + offset, values)
+        executed.append(chunk[: result.steps])
+        measured.steps += result.steps
+        measured.success = result.success
+    measured.actions = np.concatenate(executed)
+    measured.stages = tracker.result()
+
+
+def actions_digest(actions: NDArray[np.float64]) -> str:
+    """Digest of executed actions, (steps, D) float64 in C order."""
+    array = np.ascontiguousarray(actions, dtype="<f8")
+    return hashlib.sha256(str(array.shape).encode() + array.tobytes()).hexdigest()[:20]

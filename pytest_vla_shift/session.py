@@ -1,0 +1,327 @@
+"""The session of one process: its suites and cells, its engine, and the pairs that it gives."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from pytest_vla_shift.options import RunConfig
+from pytest_vla_shift.outcomes import ReportFacts, told_by_transition
+from pytest_vla_shift.pair import Pair, replay_command
+from pytest_vla_shift.protocol.errors import InfrastructureError, UsageError
+from pytest_vla_shift.protocol.plan import Cell, CutCheck, plan
+from pytest_vla_shift.protocol.suite import Suite, load_suite
+from pytest_vla_shift.reporting.allure_node import decorate, label_node
+from pytest_vla_shift.rollouts.engine import Engine, PairRecords
+from pytest_vla_shift.rollouts.manifest import (
+    PlannedNode,
+    SessionPlan,
+    plan_path,
+    read_plan,
+    write_plan,
+)
+from pytest_vla_shift.rollouts.request import check_axes
+from pytest_vla_shift.rollouts.store import Store
+from pytest_vla_shift.simulators.factories import load_factory
+from pytest_vla_shift.statistics.pairs import Transition
+from pytest_vla_shift.story import error_story, pair_story
+from pytest_vla_shift.video import VideoMaker
+
+if TYPE_CHECKING:
+    from pytest_vla_shift.policies.protocol import Policy
+
+FACTS = pytest.StashKey[ReportFacts]()
+PAIR = pytest.StashKey[Pair]()
+
+
+class RobustnessSession:
+    """Everything that a pytest process knows while it collects and runs cells.
+
+    Args:
+        config: pytest's.
+        run: what was asked for.
+        session_id: shared by all processes of one pytest run; None when only listing.
+    """
+
+    def __init__(self, config: pytest.Config, run: RunConfig, session_id: str | None) -> None:
+        self.config = config
+        self.run = run
+        self.suites: dict[str, Suite] = {}
+        self._session_id = session_id
+        self._loaded: dict[str | Path, tuple[Suite, list[Cell]]] = {}
+        self._cells: dict[tuple[str, str], Cell] = {}
+        self._cut = CutCheck(run.cut)
+        self._usage_error: str | None = None
+        self._engine: Engine | None = None
+        self._videos: VideoMaker | None = None
+        self._listed: list[tuple[Suite, Cell]] = []
+
+    # Collection
+
+    def load_suite(self, reference: str | Path) -> tuple[Suite, list[Cell]]:
+        """The suite and its cells under this run's cut; read once.
+
+        Raises:
+            UsageError: the suite is malformed, or two suites share one name.
+        """
+        if reference not in self._loaded:
+            suite = load_suite(reference)
+            check_axes(suite)
+            known = self.suites.setdefault(suite.name, suite)
+            if known.protocol_digest != suite.protocol_digest:
+                raise UsageError(
+                    f"{suite.source} and {known.source} are two protocols of one name,"
+                    f" {suite.name!r}; rename one"
+                )
+            cells = plan(suite, self.run.cut)
+            self._cells.update(((cell.suite, cell.id), cell) for cell in cells)
+            self._loaded[reference] = suite, cells
+            self._cut.see(suite)
+        return self._loaded[reference]
+
+    def usage_error(self, message: str) -> None:
+        """Note the first usage error of collection; it is raised when collection is done."""
+        self._usage_error = self._usage_error or message
+
+    def cell(self, node: pytest.Item, cell_id: str) -> tuple[Suite, Cell]:
+        """The suite and the cell of a node."""
+        mark = node.get_closest_marker("vla")
+        if mark is None:
+            raise pytest.UsageError(f"{node.nodeid} is not a cell of a suite")
+        suite = self.suites[mark.kwargs["suite"]]
+        return suite, self._cells[suite.name, cell_id]
+
+    def collected(self, items: list[pytest.Item]) -> None:
+        """Check everything that can be checked before a rollout.
+
+        Raises:
+            pytest.UsageError: something cannot run as asked. In an xdist worker it is handed to
+                the controller instead, which ends the run with it.
+        """
+        try:
+            if self._usage_error is not None:
+                raise UsageError(self._usage_error)
+            problem = self._cut.problem()
+            if problem is not None:
+                raise UsageError(problem)
+            planned = self._planned(items)
+            if self.run.list_only:
+                self._listed = [(suite, cell) for _, suite, cell in planned]
+                items.clear()
+            elif planned:
+                self._open_engine(planned)
+        except UsageError as error:
+            output: dict[str, object] | None = getattr(self.config, "workeroutput", None)
+            if output is None:
+                raise pytest.UsageError(str(error)) from error
+            output["vla_usage_error"] = str(error)
+            items.clear()
+
+    def _planned(self, items: Sequence[pytest.Item]) -> list[tuple[str, Suite, Cell]]:
+        """Node id, suite and cell of every item that is a cell."""
+        found = []
+        for item in items:
+            mark = item.get_closest_marker("vla")
+            callspec = getattr(item, "callspec", None)
+            if mark is None or callspec is None:
+                continue
+            suite, cell = self.cell(item, callspec.params["cell"])
+            found.append((item.nodeid, suite, cell))
+        return found
+
+    def _open_engine(self, planned: Sequence[tuple[str, Suite, Cell]]) -> None:
+        from pytest_vla_shift.policies.registry import resolve
+
+        name = self.run.policy
+        assert name is not None  # only a listing has none
+        policy = resolve(name, self.run.policy_args, paths=[self.config.rootpath])
+        for suite in {cell.suite: suite for _, suite, cell in planned}.values():
+            check_contract(policy, suite)
+        tasks = sorted({(c.episode.task_suite, c.episode.task) for _, _, c in planned})
+        for task_suite, task in tasks:
+            reason = policy.unsupported(task_suite, task)
+            if reason is not None:
+                raise UsageError(f"policy {name!r} cannot do {task_suite}/{task}: {reason}")
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        self._engine = Engine(
+            Store(self.run.directory, worker),
+            policy,
+            self.run.policy_args,
+            envs=self.run.envs,
+            rollout_timeout_s=self.run.rollout_timeout_s,
+            finished=lambda record: self.config.hook.pytest_vla_rollout_finished(
+                config=self.config, record=record
+            ),
+        )
+        self._videos = VideoMaker(self._engine, self.run.directory)
+
+    def write_plan(self, items: Sequence[pytest.Item]) -> None:
+        """Write the plan of this session for the controller, unless another worker has."""
+        engine, session_id = self._engine, self._session_id
+        if engine is None or session_id is None:
+            return
+        path = plan_path(self.run.directory, session_id)
+        if read_plan(path) is not None:
+            return
+        nodes = []
+        for node, suite, cell in self._planned(items):
+            axis, level = cell.condition.axis, cell.condition.level
+            nodes.append(
+                PlannedNode(
+                    node,
+                    suite.name,
+                    cell.id,
+                    cell.episode.task_suite,
+                    cell.episode.task,
+                    cell.episode.index,
+                    cell.condition.name,
+                    None if axis is None else axis.name,
+                    None if level is None else level.name,
+                    engine.clean_request(suite, cell).key,
+                    engine.request(suite, cell).key,
+                )
+            )
+        infos = {suite.simulator: engine.info(suite) for suite in self.suites.values()}
+        write_plan(
+            path,
+            SessionPlan(
+                policy={**asdict(engine.policy.spec), "args": dict(self.run.policy_args)},
+                versions={k: v for info in infos.values() for k, v in info.versions.items()},
+                renderers={name: info.renderer for name, info in infos.items()},
+                protocols={s.name: s.protocol_digest for s in self.suites.values()},
+                nodes=tuple(nodes),
+            ),
+        )
+
+    # Running
+
+    def pair(self, node: pytest.Item, cell_id: str) -> Pair:
+        """Both arms of a node's cell; raises the infrastructure error of either arm."""
+        __tracebackhide__ = True
+        suite, cell = self.cell(node, cell_id)
+        assert self._engine is not None  # opened when collection was done
+        records = self._engine.pair(suite, cell)
+        replay = self._replay(node)
+        if records.shifted is None or records.shifted.status == "error":
+            self._raise_error(node, records, replay)
+        pair = Pair(suite, cell, records.clean, records.shifted, records.executed, replay)
+        self._make_video(pair)
+        node.stash[PAIR] = pair
+        node.stash[FACTS] = ReportFacts(
+            suite=suite.name,
+            cell=cell.id,
+            transition=str(pair.transition),
+            told=False,
+            error=None,
+            executed=records.executed,
+            explanation=pair.explain(),
+        )
+        self.config.hook.pytest_vla_pair_finished(config=self.config, pair=pair)
+        return pair
+
+    def _raise_error(self, node: pytest.Item, records: PairRecords, replay: str) -> NoReturn:
+        __tracebackhide__ = True
+        arm, record = ("clean", records.clean)
+        if records.shifted is not None:
+            arm, record = ("shifted", records.shifted)
+        kind, message = record.error or ("infrastructure", "unknown")
+        attempts = f" (after {record.attempts} attempts)" if record.attempts > 1 else ""
+        explanation = (
+            f"infrastructure error in the {arm} arm, {kind}{attempts}: {message}\n"
+            f"  The pair leaves every rate; it is not a failure of the policy.\n"
+            f"  replay   {replay}"
+        )
+        node.stash[FACTS] = ReportFacts(
+            suite=records.cell.suite,
+            cell=records.cell.id,
+            transition=None,
+            told=False,
+            error=kind,
+            executed=records.executed,
+            explanation=explanation,
+        )
+        label_node(error_story(records.cell, str(self.run.policy)))
+        raise InfrastructureError(explanation)
+
+    def _replay(self, node: pytest.Item) -> str:
+        return replay_command(
+            node.nodeid, str(self.run.policy), dict(self.run.policy_args), self._replay_options()
+        )
+
+    def _replay_options(self) -> list[str]:
+        """Options without which the command would not find the node or the same simulator."""
+        options: list[str] = []
+        if self.config.inipath is None:
+            options.append(f"--rootdir={self.config.rootpath}")
+        return options
+
+    def _make_video(self, pair: Pair) -> None:
+        wanted = self.run.video == "on" or (
+            self.run.video == "degraded" and pair.transition is Transition.SF
+        )
+        if wanted and self._videos is not None:
+            self._videos.make(pair)
+
+    # Reports
+
+    def attach(self, item: pytest.Item) -> None:
+        """Pictures, video and words for the node's Allure result."""
+        pair = item.stash.get(PAIR, None)
+        if pair is not None and self._engine is not None:
+            decorate(pair_story(pair, self._engine))
+
+    def label(
+        self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+    ) -> None:
+        """Put the cell's facts on the report of the phase that decided."""
+        facts = item.stash.get(FACTS, None)
+        if facts is None:
+            return
+        if facts["error"] is not None and report.when == "setup":
+            report.longrepr = facts["explanation"]
+            report.vla = facts  # type: ignore[attr-defined]
+        elif facts["transition"] is not None and report.when == "call":
+            raised = None if call.excinfo is None else call.excinfo.value
+            told = told_by_transition(facts["transition"], report, raised)
+            report.vla = {**facts, "told": told}  # type: ignore[attr-defined]
+
+    def print_plan(self, terminal: pytest.TerminalReporter) -> None:
+        """What ``--vla-list`` shows."""
+        from pytest_vla_shift.listing import plan_lines
+
+        workers = self.config.getoption("numprocesses", None)
+        for line in plan_lines(self._listed, self.run, workers or 1):
+            terminal.write_line(line)
+
+    def close(self) -> None:
+        """Close simulators, policy and store; idempotent."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine.store.close()
+            self._engine = None
+
+
+def check_contract(policy: Policy, suite: Suite) -> None:
+    """Refuse a policy that cannot look through a suite's cameras or move its robot.
+
+    Raises:
+        UsageError: shows both sides.
+    """
+    spec = policy.spec
+    info = load_factory(suite.simulator).describe()
+    unknown = [camera for camera in spec.cameras if camera not in suite.cameras]
+    if unknown:
+        raise UsageError(
+            f"policy {spec.name!r} looks through {', '.join(spec.cameras)}, but suite"
+            f" {suite.name!r} has {', '.join(suite.cameras)}"
+        )
+    if spec.action_dim != info.action_dim:
+        raise UsageError(
+            f"policy {spec.name!r} gives actions of width {spec.action_dim}, but simulator"
+            f" {info.name!r} takes {info.action_dim}"
+        )
