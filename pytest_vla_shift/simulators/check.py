@@ -95,6 +95,11 @@ def check_simulator(
         _check_trajectory(blind, _run(simulator, episode, actions, settings.cameras))
         _check_shifts(simulator, episode, interventions)
         _check_same(first, simulator.prepare(episode), "prepare after shifts and steps")
+        steps = simulator.step(actions[0]).steps
+        _require(
+            simulator.observe().step == steps,
+            f"Observation.step is {simulator.observe().step} after {steps} steps of a policy",
+        )
         if other is not None:
             simulator.prepare(other)
             simulator.step(actions[0])
@@ -248,6 +253,11 @@ def _check_results(simulator: Simulator, prepared: Prepared, last: Moment) -> No
     _require(
         result.steps == CHUNK,
         f"step(stop_on_success=False) executed {result.steps} of {CHUNK} actions",
+    )
+    seen = simulator.observe().step
+    _require(
+        seen == 0,
+        f"Observation.step is {seen} after settling: steps with stop_on_success=False do not count",
     )
     shape = (result.steps, len(prepared.predicates))
     _require(

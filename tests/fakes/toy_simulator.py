@@ -101,7 +101,8 @@ class Toy:
         toy_faults.in_prepare(self._fault)
         self._prepares += 1
         self._task = task
-        self._step = 0
+        self._clock = 0
+        self._steps = 0
         self._shifted = False
         self._pipeline = ImagePipeline()
         self._model = model = self._fresh_model(task, episode.index)
@@ -132,7 +133,7 @@ class Toy:
 
     def apply(self, interventions: Sequence[Intervention]) -> list[Receipt]:
         model = self._prepared()
-        if self._shifted or self._step:
+        if self._shifted or self._clock:
             raise SimulatorError("apply is called once, after prepare and before any step")
         self._shifted = True
         scene = ToyScene(model)
@@ -175,7 +176,7 @@ class Toy:
                 "joint_pos": np.zeros(7),
             },
             instruction=f"pick up the target on the {self._task.removeprefix('reach_')}",
-            step=self._step,
+            step=self._steps,
             privileged=state,
         )
 
@@ -191,6 +192,7 @@ class Toy:
             rows.append(list(self.predicates().values()))
             if stop_on_success and self.success():
                 break
+        self._steps += len(rows) if stop_on_success else 0
         return StepResult(len(rows), self.success(), np.array(rows, dtype=np.bool_), self._speed)
 
     def success(self) -> bool:
@@ -219,8 +221,8 @@ class Toy:
 
     def _control_step(self, action: Vector) -> None:
         model = self._prepared()
-        self._step += 1
-        toy_faults.in_step(self._fault, self._step)
+        self._clock += 1
+        toy_faults.in_step(self._fault, self._clock)
         self._hand[:] += STRIDE * action[:3]
         self._hand[2] = np.clip(self._hand[2], 0.0, 0.3)
         out = (self._hand - model.base_pos)[:2]

@@ -134,12 +134,16 @@ class TellsAll(Toy):
 
 class StopsAnyway(Toy):
     def step(self, actions: NDArray[np.float64], *, stop_on_success: bool = True) -> StepResult:
-        return super().step(actions, stop_on_success=True)
+        result = super().step(actions, stop_on_success=True)
+        self._steps -= 0 if stop_on_success else result.steps
+        return result
 
 
 class NeverStops(Toy):
     def step(self, actions: NDArray[np.float64], *, stop_on_success: bool = True) -> StepResult:
-        return super().step(actions, stop_on_success=False)
+        result = super().step(actions, stop_on_success=False)
+        self._steps += result.steps if stop_on_success else 0
+        return result
 
 
 class TakesAnything(Toy):
@@ -151,6 +155,13 @@ class TakesAnything(Toy):
 class Reordered(Toy):
     def predicates(self) -> dict[str, bool]:
         return dict(reversed(list(super().predicates().items())))
+
+
+class CountsSettling(Toy):
+    def step(self, actions: NDArray[np.float64], *, stop_on_success: bool = True) -> StepResult:
+        result = super().step(actions, stop_on_success=stop_on_success)
+        self._steps += 0 if stop_on_success else result.steps
+        return result
 
 
 class CloseRaises(Toy):
@@ -189,6 +200,7 @@ class Factory:
         (NeverStops, "must stop at the first success"),
         (TakesAnything, "accepted actions of a wrong width"),
         (Reordered, "in the order"),
+        (CountsSettling, "step is 12 after settling"),
         (CloseRaises, "first close"),
         (OtherInfo, "differs from describe"),
     ],

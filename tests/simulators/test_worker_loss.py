@@ -175,6 +175,16 @@ def test_a_worker_that_grew_too_large_is_replaced() -> None:
         remote.close()
 
 
+def test_a_simulator_that_prints_a_lot_does_not_fill_the_disk(remote: RemoteSimulator) -> None:
+    sizes = []
+    for _ in range(24):
+        remote.prepare(Episode("toy", "reach_left_noise", 0))
+        sizes.append(Path(f"/proc/{remote.pid}/fd/1").stat().st_size)
+    assert max(sizes) > 10**6
+    assert max(sizes) < 6 * 2**20
+    assert sizes != sorted(sizes)
+
+
 PARENT = textwrap.dedent(
     """
     import sys, threading, time
