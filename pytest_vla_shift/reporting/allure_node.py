@@ -14,6 +14,8 @@ from pathlib import Path
 import allure
 import allure_commons
 
+_VIDEO = "clean | shifted"
+
 
 @dataclass(frozen=True, slots=True)
 class NodeStory:
@@ -53,20 +55,27 @@ def collecting() -> bool:
 
 
 def decorate(story: NodeStory) -> None:
-    """Give the current test its labels, parameters and attachments.
+    """Give the current test its labels, parameters, attachments and description.
 
-    Raises:
-        OSError: the video is not there.
-        ValueError, UsageError: what a picture's function raises.
+    Never raises over a picture or the video: a report's trouble must not turn a verdict. What
+    could not be attached is told in an attachment of that name.
     """
     if not collecting():
         return
     label_node(story)
     kind = allure.attachment_type
     for name, draw in story.pictures.items():
-        allure.attach(draw(), name, kind.PNG)
+        try:
+            picture = draw()
+        except Exception as error:  # whatever a picture needs, the verdict does not need it
+            allure.attach(f"no picture: {error}", name, kind.TEXT)
+        else:
+            allure.attach(picture, name, kind.PNG)
     if story.video is not None:
-        allure.attach.file(str(story.video), "clean | shifted", kind.MP4)
+        if story.video.is_file():
+            allure.attach.file(str(story.video), _VIDEO, kind.MP4)
+        else:
+            allure.attach(f"no video: {story.video} is not there", _VIDEO, kind.TEXT)
     if story.explanation:
         allure.dynamic.description(f"````text\n{story.explanation}\n````")
 

@@ -219,9 +219,12 @@ def _condition(
     interval: tuple[float, float] | None,
 ) -> ConditionAggregate:
     plan = rows[0].planned if rows else missing[0].planned
-    names = {(r.planned.task_suite, r.planned.task) for r in rows}
-    names |= {(m.planned.task_suite, m.planned.task) for m in missing}
-    tasks = tuple(_task(name, rows) for name in sorted(names))
+    by_task: defaultdict[TaskName, list[PairRow]] = defaultdict(list)
+    for row in rows:
+        by_task[row.planned.task_suite, row.planned.task].append(row)
+    for gap in missing:
+        by_task.setdefault((gap.planned.task_suite, gap.planned.task), [])
+    tasks = tuple(_task(name, found) for name, found in sorted(by_task.items()))
     done = [row for row in rows if row.transition is not None]
     counts = Counter(row.transition for row in done)
     sf, fs = counts[Transition.SF], counts[Transition.FS]
@@ -255,15 +258,14 @@ def _condition(
 
 
 def _task(name: TaskName, rows: Sequence[PairRow]) -> TaskRates:
-    mine = [r for r in rows if (r.planned.task_suite, r.planned.task) == name]
-    done = [r for r in mine if r.transition is not None]
+    done = [row for row in rows if row.transition is not None]
     clean = sum(bool(r.clean_success) for r in done)
     shifted = sum(bool(r.shifted_success) for r in done)
     n = len(done)
     return TaskRates(
         *name,
         pairs=n,
-        errors=len(mine) - n,
+        errors=len(rows) - n,
         sr_clean=clean / n if n else None,
         sr_shifted=shifted / n if n else None,
         dsr=(clean - shifted) / n if n else None,

@@ -40,6 +40,8 @@ WORDS = {"L1": "S>F", "L2": "F>F", "null": "S>S"}
 
 def draw():
     Path("drawn").touch()
+    if "BROKEN" in os.environ:
+        raise ValueError("sizes differ")
     return b"PNG"
 
 @pytest.hookimpl(wrapper=True)
@@ -58,23 +60,27 @@ def pytest_runtest_call(item):
 """
 
 
-def run_suite(folder: Path, *options: str, seed: str = "7") -> subprocess.CompletedProcess[str]:
+def run_suite(folder: Path, *options: str, seed: str = "7", broken: bool = False) -> None:
     folder.mkdir(exist_ok=True)
     (folder / "test_demo.py").write_text(SUITE)
     (folder / "conftest.py").write_text(CONFTEST)
-    (folder / "pair.mp4").write_bytes(b"MP4")
+    environment = {"PYTHONPATH": str(ROOT), "SEED": seed, "PATH": "/usr/bin:/bin"}
+    if broken:
+        environment["BROKEN"] = "1"
+    else:
+        (folder / "pair.mp4").write_bytes(b"MP4")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:vla-shift", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, *options],
         cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "SEED": seed, "PATH": "/usr/bin:/bin"},
+        env=environment,
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
+    # The outcomes are the suite's own, whatever happens to pictures and videos.
     assert "1 failed, 1 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
-    return done
 
 
 def results(alluredir: Path) -> dict[str, Result]:
@@ -137,6 +143,16 @@ def test_nothing_is_drawn_when_allure_does_not_collect(tmp_path: Path) -> None:
     assert not (tmp_path / "s" / "drawn").exists()
     run_suite(tmp_path / "s", "--alluredir=out")
     assert (tmp_path / "s" / "drawn").exists()
+
+
+def test_what_cannot_be_attached_is_told_and_turns_no_verdict(tmp_path: Path) -> None:
+    run_suite(tmp_path / "s", "--alluredir=out", broken=True)
+    out = tmp_path / "s" / "out"
+    degraded = results(out)["test_shift[pick-e00-camera-L1]"]
+    assert degraded["status"] == "failed"
+    told = {a["name"]: (out / a["source"]).read_text() for a in degraded["attachments"]}
+    assert told["first frames"] == "no picture: sizes differ"
+    assert told["clean | shifted"] == "no video: pair.mp4 is not there"
 
 
 def node(cell: str, level: str | None = "L1") -> PlannedNode:
