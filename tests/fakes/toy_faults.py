@@ -4,7 +4,7 @@ A fault is asked for by the task's name (``reach_left_segv``: the task ``reach_l
 fault ``segv``) or for single episodes by the environment variable ``TOY_FAULTS``
 (``reach_left/1=segv,reach_right/0=hang``). With ``TOY_FAULTS_ONCE`` naming a folder every fault
 strikes once for each episode, across processes: the second worker is spared.
-``TOY_STEP_SECONDS`` makes every control step sleep.
+``TOY_STEP_SECONDS`` makes every control step sleep, ``TOY_PREPARE_SECONDS`` every ``prepare``.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ def fault_of(episode: Episode, by_name: str | None) -> str | None:
 
 
 def in_prepare(fault: str | None) -> None:
+    time.sleep(float(os.environ.get("TOY_PREPARE_SECONDS", "0")))
     if fault == "missing":
         raise MissingAsset("meshes/target_1.obj is not there")
     if fault == "badprepare":
@@ -80,9 +81,9 @@ def in_prepare(fault: str | None) -> None:
 
 
 def in_step(fault: str | None, step: int) -> None:
-    pause = os.environ.get("TOY_STEP_SECONDS")
+    pause = float(os.environ.get("TOY_STEP_SECONDS", "0"))
     if pause:
-        time.sleep(float(pause))
+        time.sleep(pause)
     if fault not in IN_STEP or step != STRIKES_AT:
         return
     _strike(fault)

@@ -64,6 +64,7 @@ INFO = SimulatorInfo(
     action_high=1.0,
     settle_action=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0),
     control_hz=CONTROL_HZ,
+    cameras=CAMERAS,
 )
 
 

@@ -131,6 +131,33 @@ def test_a_death_between_two_calls_is_noticed_at_the_next(remote: RemoteSimulato
         remote.observe()
 
 
+def test_an_interruption_half_way_ends_the_worker_and_no_late_answer_is_read(
+    remote: RemoteSimulator,
+) -> None:
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupted
+
+    before = remote.prepare(GOOD)
+    pid = remote.pid
+    assert pid is not None
+    handler = signal.signal(signal.SIGUSR2, interrupt)
+    timer = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGUSR2))
+    timer.start()
+    try:
+        with pytest.raises(Interrupted):
+            run_into(remote, "reach_left_hang")
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR2, handler)
+    assert not alive(pid)
+    with pytest.raises(SimulatorError, match="no episode is prepared"):
+        remote.success()
+    assert remote.prepare(GOOD) == before
+
+
 def test_relaunch_gives_another_process_and_the_same_episode(remote: RemoteSimulator) -> None:
     before, pid = remote.prepare(GOOD), remote.pid
     remote.relaunch()

@@ -131,10 +131,13 @@ def test_a_worker_that_never_comes_up_is_lost_at_the_start_deadline(tmp_path: Pa
     assert time.monotonic() - began < 3
 
 
-def test_the_start_has_time_of_its_own() -> None:
-    remote = RemoteSimulator(settings(NAME), timeout_s=0.15)
+def test_the_first_prepare_has_time_of_its_own_and_the_second_has_not() -> None:
+    slow = {"TOY_PREPARE_SECONDS": "0.6"}
+    remote = RemoteSimulator(settings(NAME), timeout_s=0.3, environment=slow)
     try:
         assert remote.prepare(EPISODE) == Toy(settings(NAME)).prepare(EPISODE)
+        with pytest.raises(WorkerLost, match=r"'prepare' .* within the 0\.3 s"):
+            remote.prepare(EPISODE)
     finally:
         remote.close()
 
