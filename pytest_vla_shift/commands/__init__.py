@@ -1,0 +1,1 @@
+"""The commands of ``vla-shift``, one module each."""

@@ -1,0 +1,1 @@
+"""The checks of ``vla-shift doctor``, one module a section."""

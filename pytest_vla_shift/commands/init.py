@@ -1,0 +1,80 @@
+"""``vla-shift init``: a starter suite for people who installed the package."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TextIO
+
+from pytest_vla_shift.protocol.errors import UsageError
+from pytest_vla_shift.protocol.suite import parse_suite, shipped_text
+
+TEST = '''"""Runs suite.toml, the file beside this one: one test a task, episode and condition."""
+
+from pytest_vla_shift import Pair
+
+
+def test_shift(pair: Pair) -> None:
+    pair.assert_not_degraded()
+'''
+
+HEADER = """\
+# Your own protocol, copied from the shipped suite {shipped!r}. The name below is in the key of
+# every rollout, so that results of this file are never taken for those of {shipped!r}.
+# Every field: docs/reference/suite-file.md of pytest-vla-shift.
+
+"""
+
+
+def init(directory: Path, shipped: str, out: TextIO) -> int:
+    """Write ``suite.toml`` and ``test_robustness.py`` into ``directory``.
+
+    Args:
+        directory: made if it is not there; its name becomes the suite's.
+        shipped: the shipped suite to start from.
+        out: where the next commands are printed.
+
+    Returns:
+        0.
+
+    Raises:
+        UsageError: unknown suite, a file that is already there, or a folder that cannot be
+            written. Nothing is left behind then.
+    """
+    text = HEADER.format(shipped=shipped) + _renamed(shipped_text(shipped), suite_name(directory))
+    parse_suite(text, "the starter suite")  # what we write must be readable
+    files = {directory / "suite.toml": text, directory / "test_robustness.py": TEST}
+    there = [path for path in files if path.exists() or path.is_symlink()]
+    if there:
+        raise UsageError(f"{there[0]} is there already; choose another folder, or move it away")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for path, content in files.items():
+            with path.open("x", encoding="utf-8") as stream:
+                stream.write(content)
+    except OSError as error:
+        raise UsageError(f"cannot write into {directory}: {error}") from error
+    where = shlex.quote(str(directory))
+    out.write(
+        f"wrote {directory / 'suite.toml'} and {directory / 'test_robustness.py'}\n\n"
+        "next:\n"
+        f"  pytest {where} --vla-list                      what would run, and for how long\n"
+        f"  pytest {where} --vla-policy=scripted -n 2      run it with the scripted expert\n"
+        "  vla-shift doctor                               if something is missing\n"
+    )
+    return 0
+
+
+def suite_name(directory: Path) -> str:
+    """The folder's name in a suite's alphabet: lower-case letters, digits and ``_``."""
+    name = re.sub(r"[^a-z0-9]+", "_", directory.absolute().name.lower()).strip("_")
+    return name or "my_suite"
+
+
+def _renamed(text: str, name: str) -> str:
+    """The TOML with another name; everything else, comments included, as it was."""
+    renamed, count = re.subn(r'(?m)^name = "[^"\n]*"$', f'name = "{name}"', text)
+    if count != 1:
+        raise ValueError(f"a shipped suite must have one name line, not {count}")
+    return renamed
