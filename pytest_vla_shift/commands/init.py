@@ -59,9 +59,12 @@ def init(directory: Path, shipped: str, out: TextIO) -> int:
     out.write(
         f"wrote {directory / 'suite.toml'} and {directory / 'test_robustness.py'}\n\n"
         "next:\n"
-        f"  pytest {where} --vla-list                      what would run, and for how long\n"
-        f"  pytest {where} --vla-policy=scripted -n 2      run it with the scripted expert\n"
-        "  vla-shift doctor                               if something is missing\n"
+        "  # what would run, and for how long\n"
+        f"  pytest {where} --vla-list\n"
+        "  # run it with the scripted expert, two processes at once\n"
+        f"  pytest {where} --vla-policy=scripted -n 2\n"
+        "  # if something is missing\n"
+        "  vla-shift doctor\n"
     )
     return 0
 

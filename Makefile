@@ -1,0 +1,51 @@
+# Two commands do all their own set-up on a Debian or Ubuntu machine with make: `make demo` and
+# `make test`. Everything is installed into $(VENV); system packages only where apt may be used.
+
+VENV ?= .venv
+JOBS ?= 2
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test lint bench expert-table setup doctor clean
+
+help:
+	@echo "make demo          the quickstart suite with the scripted expert, on real LIBERO"
+	@echo "                   (a second time: at once, from the records; FRESH=1 runs it again)"
+	@echo "make test          every check and every test"
+	@echo "make lint          the checks alone: ruff, mypy, import-linter"
+	@echo "make bench         the benchmarks that docs/performance.md quotes"
+	@echo "make expert-table  which tasks the scripted expert can do (about 10 minutes)"
+	@echo "make setup         what demo and test do first; make doctor says what is missing"
+
+demo: $(READY)
+	@$(BIN)/python scripts/demo.py --jobs $(JOBS) $(if $(FRESH),--fresh)
+
+# The fast checks come first; pytest comes last, so that its own line is the last one.
+test: lint
+	$(BIN)/python -m pytest tests -n $(JOBS) --dist worksteal --timeout 900
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.plugin_load
+	$(BIN)/python -m benchmarks.boundary_overhead
+
+expert-table: $(READY)
+	for suite in libero_object libero_spatial libero_goal; do \
+		$(BIN)/python -m benchmarks.expert_table $$suite --jobs $(JOBS) || exit 1; done
+
+setup: $(READY)
+
+doctor: $(READY)
+	@$(BIN)/vla-shift doctor
+
+# Made last by the script, so that a set-up that was cut off begins again.
+$(READY): pyproject.toml scripts/setup.sh
+	@sh scripts/setup.sh $(VENV)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
