@@ -1,1 +1,3 @@
-"""Makes the checkout importable for suites and tests."""
+"""Root of the repository's own tests and suites."""
+
+pytest_plugins = ["pytester"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,7 +69,7 @@ class Pair:
             f"  shifted  {arm(self.shifted)}",
         ]
         if self.video is not None:
-            lines.append(f"  video    {self.video}")
+            lines.append(f"  video    {os.path.relpath(self.video)}")
         lines += [f"  note     {note}" for note in self.notes]
         lines.append(f"  replay   {self.replay}")
         return "\n".join(lines)

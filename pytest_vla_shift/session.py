@@ -123,12 +123,12 @@ class RobustnessSession:
             items.clear()
 
     def _planned(self, items: Sequence[pytest.Item]) -> list[tuple[str, Suite, Cell]]:
-        """Node id, suite and cell of every item that is a cell."""
+        """Node id, suite and cell of every item that asks for a pair."""
         found = []
         for item in items:
             mark = item.get_closest_marker("vla")
             callspec = getattr(item, "callspec", None)
-            if mark is None or callspec is None:
+            if mark is None or callspec is None or "pair" not in getattr(item, "fixturenames", ()):
                 continue
             suite, cell = self.cell(item, callspec.params["cell"])
             found.append((item.nodeid, suite, cell))
@@ -159,6 +159,27 @@ class RobustnessSession:
             ),
         )
         self._videos = VideoMaker(self._engine, self.run.directory)
+        self._start_simulators(planned)
+
+    def _start_simulators(self, planned: Sequence[tuple[str, Suite, Cell]]) -> None:
+        """Start what has rollouts to run, so that what is missing is said before the first one.
+
+        Raises:
+            UsageError: a simulator cannot start.
+        """
+        engine = self._engine
+        assert engine is not None
+        started: set[str] = set()
+        for _, suite, cell in planned:
+            if suite.name not in started and engine.is_open(suite, cell):
+                started.add(suite.name)
+                try:
+                    _ = engine.simulator(suite).info
+                except InfrastructureError as error:
+                    raise UsageError(
+                        f"simulator {suite.simulator!r} of suite {suite.name!r} cannot start:"
+                        f" {error}"
+                    ) from error
 
     def write_plan(self, items: Sequence[pytest.Item]) -> None:
         """Write the plan of this session for the controller, unless another worker has."""
@@ -314,6 +335,12 @@ def check_contract(policy: Policy, suite: Suite) -> None:
     """
     spec = policy.spec
     info = load_factory(suite.simulator).describe()
+    absent = [camera for camera in suite.cameras if camera not in info.cameras]
+    if absent:
+        raise UsageError(
+            f"{suite.source}: observation.cameras asks for {', '.join(absent)}, but simulator"
+            f" {suite.simulator!r} has {', '.join(info.cameras)}"
+        )
     unknown = [camera for camera in spec.cameras if camera not in suite.cameras]
     if unknown:
         raise UsageError(

@@ -50,7 +50,7 @@ GRASPS: dict[str, Grasp] = {
     "butter": Grasp((0, 0, 0.003), closing=(_Y,), bottom=0.009),
     "chocolate_pudding": Grasp((0, 0, 0.003), closing=(_Y,), bottom=0.013),
     # held at the rim
-    "akita_black_bowl": Grasp((0, 0, 0.041), rim=0.047, bottom=-0.002),
+    "akita_black_bowl": Grasp((0, 0, 0.039), rim=0.047, bottom=-0.002),
     "plate": Grasp((0, 0, 0.012), rim=0.060, bottom=0.003),
     # held at the neck
     "wine_bottle": Grasp((0, 0, 0.132), bottom=-0.001),
@@ -91,3 +91,35 @@ def category(name: str) -> str:
     """``akita_black_bowl_1`` -> ``akita_black_bowl``."""
     head, _, tail = name.rpartition("_")
     return head if tail.isdigit() else name
+
+
+ROUND: dict[str, tuple[float, float]] = {
+    "akita_black_bowl": (0.054, 0.052),
+    "glazed_rim_porcelain_ramekin": (0.045, 0.043),
+    "wine_bottle": (0.022, 0.158),
+    "wine_rack": (0.13, 0.33),
+}
+"""What the hand has to keep clear of, as upright cylinders: radius and height in metres."""
+
+Solid = tuple[Triple, Triple, str, Triple]
+
+_LEVELS = (("top", 0.149, 0.217), ("middle", 0.079, 0.148), ("bottom", 0.010, 0.079))
+
+FIXTURES: dict[str, tuple[Solid, ...]] = {
+    "wooden_cabinet": (
+        ((-0.123, -0.079, 0.005), (0.131, 0.112, 0.223), "", _Y),
+        *(
+            solid
+            for level, low, high in _LEVELS
+            for solid in (
+                ((-0.106, -0.109, low), (0.113, -0.065, high), f"{level}_level", _Y),
+                ((-0.106, -0.070, low), (-0.099, 0.094, high), f"{level}_level", _Y),
+                ((0.106, -0.070, low), (0.113, 0.094, high), f"{level}_level", _Y),
+                ((-0.106, -0.070, low), (0.113, 0.094, low + 0.01), f"{level}_level", _Y),
+            )
+        ),
+    ),
+    "flat_stove": (((0.055, -0.095, -0.02), (0.245, 0.095, 0.02), "", _Y),),
+}
+"""The same for fixtures, as boxes in their own frame: low and high corner, the joint (suffix after
+the fixture's name) whose qpos moves the box, and the direction in which it does."""

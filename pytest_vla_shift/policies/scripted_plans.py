@@ -7,6 +7,7 @@ object; the policy then starts it again from what it sees, until the rollout is 
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ from pytest_vla_shift.policies.scripted_grasps import (
     Grasp,
     category,
 )
+from pytest_vla_shift.policies.scripted_room import rim_hold, rim_pose
 from pytest_vla_shift.policies.scripted_skills import (
     CLOSE,
     HOLD,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 _DOWN = np.array(DOWN)
 _UP = -_DOWN
+DRAWER = re.compile(r"(.*)_(top|middle|bottom)_region")
 CRUISE = 0.10
 """Metres between what is carried and what it is carried over."""
 
@@ -63,24 +66,13 @@ def nothing(world: World) -> Script:
     return False
 
 
-def grasp_pose(world: World, name: str, grasp: Grasp, side: float | None) -> tuple[Vector, Vector]:
-    """Where the hand holds ``name``: (grip site, hand rotation).
-
-    Args:
-        world: the present observation.
-        name: the object.
-        grasp: how its category is held.
-        side: angle in the world of the rim's point that is held, or None for no rim.
-    """
-    if side is not None:
-        out = np.array([math.cos(side), math.sin(side), 0.0])
-        position = world.position(name) + grasp.rim * out + np.array([0, 0, grasp.point[2]])
-        return position, hand_rotation(_DOWN, out, world.hand)
+def grasp_pose(world: World, name: str, grasp: Grasp) -> tuple[Vector, Vector]:
+    """Where the hand holds ``name`` from above, not at a rim: (grip site, hand rotation)."""
     position = world.point(name, np.array(grasp.point, dtype=np.float64))
     closing = np.array([0.0, 1.0, 0.0])
     body = world.rotation(name)
     up = body @ np.array(grasp.up)
-    if abs(up[2]) < 0.7:  # it has fallen over: across its length, lower down
+    if abs(up[2]) < 0.7:  # it has fallen over: across its length
         closing = np.cross(up, _UP)
     elif grasp.closing:
         lines = [body @ np.array(line, dtype=np.float64) for line in grasp.closing]
@@ -88,54 +80,33 @@ def grasp_pose(world: World, name: str, grasp: Grasp, side: float | None) -> tup
     return position, hand_rotation(_DOWN, closing, world.hand)
 
 
-def best_side(world: World, name: str, grasp: Grasp) -> float | None:
-    """The angle at which a rim is held: where the hand has room and need not turn far."""
-    if not grasp.rim:
-        return None
-    centre = world.position(name)
-    others = [
-        world.position(other)
-        for other in world.names()
-        if other != name and category(other) in OBSTACLES
-    ]
-    best, cost = 0.0, math.inf
-    for step in range(16):
-        angle = -math.pi + (step + 1) * math.pi / 8
-        out = np.array([math.cos(angle), math.sin(angle), 0.0])
-        finger = centre + (grasp.rim + 0.03) * out
-        turn = math.acos(min(1.0, abs(float(world.hand[:, 1] @ out))))
-        room = min((float(np.linalg.norm((finger - o)[:2])) for o in others), default=1.0)
-        price = turn + 20.0 * max(0.0, 0.12 - room)
-        if price < cost - 1e-9:
-            best, cost = angle, price
-    return best
-
-
-OBSTACLES = frozenset({"akita_black_bowl", "glazed_rim_porcelain_ramekin", "wine_bottle"})
-
-
-def pick(world: World, name: str) -> Script:
-    """Grasp ``name`` from above and lift it a little. False if it did not come along."""
-    grasp = GRASPS.get(category(name), Grasp((0, 0, 0)))
-    side = best_side(world, name, grasp)
-    above = np.array([0, 0, 0.09])
+def approach_and_grip(world: World, name: str, grasp: Grasp) -> Script:
+    """Come to ``name`` from above and close the fingers on it."""
+    angle, lean = rim_hold(world, name, grasp) if grasp.rim else (0.0, 0.0)
 
     def hold() -> tuple[Vector, Vector]:
-        return grasp_pose(world, name, grasp, side)
+        if grasp.rim:
+            return rim_pose(world, name, grasp, angle, lean)
+        return grasp_pose(world, name, grasp)
 
     def hover() -> tuple[Vector, Vector]:
         position, hand = hold()
-        return position + above, hand
+        return position - hand[:, 2] * 0.09, hand
 
     world.note = f"over {name}"
     yield from over(world, hover, world.position(name)[2] + 0.20, OPEN)
     world.note = f"down to {name}"
     yield from move(world, hold, OPEN, tolerance=0.006, patience=30)
     world.note = f"grip {name}"
-    yield from grip(world, CLOSE)
+    return (yield from grip(world, CLOSE))
+
+
+def pick(world: World, name: str) -> Script:
+    """Grasp ``name`` from above and lift it a little. False if it did not come along."""
+    yield from approach_and_grip(world, name, GRASPS.get(category(name), Grasp((0, 0, 0))))
     before = world.position(name)[2]
     world.note = f"lift {name}"
-    yield from shift(world, np.array([0, 0, 0.08]), CLOSE)
+    yield from shift(world, -world.hand[:, 2] * 0.08, CLOSE)
     if world.position(name)[2] > before + 0.02:
         return True
     world.note = f"missed {name}"
@@ -179,10 +150,15 @@ def place(world: World, name: str, target: Vector, height: float, cruise: float)
 
 def pick_and_place(world: World, name: str, target: str) -> Script:
     """``(on name target)`` or ``(in name target)``."""
-    if target.endswith("_top_region") and f"{target[: -len('_region')]}_level" in world.joints():
+    drawer = DRAWER.fullmatch(target)
+    opened = drawer is not None and f"{drawer[1]}_{drawer[2]}_level" in world.joints()
+    if opened and drawer is not None:
         yield from open_drawer(world, target)
     if not (yield from pick(world, name)):
         return False
+    if opened and drawer is not None:  # it may stand under the open drawer
+        pull = world.rotation(drawer[1]) @ np.array(HANDLES[f"{drawer[2]}_region"].pull)
+        yield from shift(world, pull * 0.12, CLOSE)
     grasp = GRASPS.get(category(name), Grasp((0, 0, 0)))
     spot, height = release_point(world, target, grasp)
     cruise = max(spot[2] + height, float(world.position(name)[2]))
@@ -217,6 +193,8 @@ def open_drawer(world: World, region: str) -> Script:
     cabinet = region[: -len(level) - 1]
     handle = HANDLES[level]
     joint = f"{cabinet}_{handle.joint}"
+    if world.joint(joint) <= handle.open_at:
+        return True
     body = world.rotation(cabinet)
     pull = body @ np.array(handle.pull)
     tilt = math.radians(70)
@@ -276,8 +254,18 @@ def turn_on(world: World, stove: str) -> Script:
 
 
 def push(world: World, name: str, target: str) -> Script:
-    """Push ``name`` over the table to ``target``: held at the rim and slid."""
-    if not (yield from pick(world, name)):
-        return False
-    spot, height = release_point(world, target, GRASPS["plate"])
-    return (yield from place(world, name, spot, height, spot[2] + 0.05))
+    """Slide ``name`` over the table to ``target``, held at its rim and not lifted."""
+    grasp = GRASPS.get(category(name), Grasp((0, 0, 0)))
+    yield from approach_and_grip(world, name, grasp)
+    hand = world.hand.copy()
+    world.note = f"push {name}"
+
+    def there() -> tuple[Vector, Vector]:
+        to_go = (world.position(target) - world.position(name)) * np.array([1, 1, 0])
+        return world.eef + to_go, hand
+
+    yield from move(world, there, CLOSE, tolerance=0.01, patience=80, slow=0.8)
+    world.note = f"leave {name}"
+    yield from grip(world, OPEN)
+    yield from shift(world, np.array([0, 0, 0.1]), OPEN)
+    return True

@@ -107,6 +107,11 @@ class Engine:
         shifted, ran_shifted = self._obtain(self.request(suite, cell), clean)
         return PairRecords(cell, clean, shifted, int(ran_clean) + int(ran_shifted))
 
+    def is_open(self, suite: Suite, cell: Cell) -> bool:
+        """Whether a rollout of ``cell`` is still to be run."""
+        wanted = (self.clean_request(suite, cell), self.request(suite, cell))
+        return any(self.store.final(request.key) is None for request in wanted)
+
     def simulator(self, suite: Suite) -> Simulator:
         """The open simulator of a suite; started at the first call."""
         settings = settings_of(suite)

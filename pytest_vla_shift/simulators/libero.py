@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pytest_vla_shift.simulators.libero_simulator import LiberoSimulator
     from pytest_vla_shift.simulators.protocol import SimulatorSettings
 
+CAMERAS = ("agentview", "robot0_eye_in_hand")
+"""The third-person view and the wrist."""
+
 RECIPE = 1
 """Raised whenever this adapter would give other numbers for the same request."""
 
@@ -70,6 +73,7 @@ class LiberoFactory:
             action_high=1.0,
             settle_action=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0),
             control_hz=20.0,
+            cameras=CAMERAS,
         )
 
 

@@ -3,8 +3,8 @@
 - ``reached X``: the gripper touches X, or its grip site is within :data:`NEAR` of a collision
   box of X. For a fixture, X is the part that moves: a drawer, a door, a knob.
 - ``grasped X``: both finger pads touch X (robosuite's ``_check_grasp``).
-- ``lifted X``: X has risen by :data:`RISE` above the lowest height that it has had in this episode
-  (initial states drop objects onto the table) while the gripper touches it.
+- ``lifted X``: X is :data:`RISE` above the height that it came to rest at in settling, and the
+  gripper touches it. (Initial states drop objects, and on landing they dip by centimetres.)
 - ``at target X``: X is horizontally over or in the place where the goal wants it, in LIBERO's own
   geometry widened by :data:`MARGIN`, and not below it. It follows from the goal predicate.
 - the goal predicate: LIBERO's own.
@@ -59,7 +59,7 @@ class _Part:
 
 
 class Predicates:
-    """Evaluates a task's subgoals. Holds one thing that outlives a step: lowest heights."""
+    """Evaluates a task's subgoals. Holds one thing that outlives a step: rest heights."""
 
     def __init__(self, env: BDDLBaseDomain, goal: Goal, subgoals: tuple[Subgoal, ...]) -> None:
         self._env = env
@@ -74,11 +74,11 @@ class Predicates:
         self._owners: list[int] = []
         self._label_parts()
         self._grip = int(env.robots[0].eef_site_id)
-        self.reset()
+        self.rest()
 
-    def reset(self) -> None:
-        """Forget the episode."""
-        self._lowest = [float("inf")] * len(self._parts)
+    def rest(self) -> None:
+        """Take the present heights as those that objects are lifted from."""
+        self._rest = self._heights()
 
     def __call__(self, success: bool) -> NDArray[np.bool_]:
         """(P,) bool in the order of the subgoals.
@@ -87,8 +87,7 @@ class Predicates:
             success: the simulator's check of the present state, known from its step.
         """
         touches = self._touches()
-        heights = [float(self._data.xpos[part.body, 2]) for part in self._parts]
-        self._lowest = [min(pair) for pair in zip(self._lowest, heights, strict=True)]
+        heights = self._heights()
         values = np.zeros(len(self._subgoals), dtype=np.bool_)
         for number, subgoal in enumerate(self._subgoals):
             goal = subgoal.goal
@@ -99,7 +98,7 @@ class Predicates:
                 case Kind.GRASPED:
                     value = touch & (_LEFT | _RIGHT) == _LEFT | _RIGHT
                 case Kind.LIFTED:
-                    value = touch > 0 and heights[goal] >= self._lowest[goal] + RISE
+                    value = touch > 0 and heights[goal] >= self._rest[goal] + RISE
                 case Kind.AT_TARGET:
                     value = self._at_target(goal)
                 case Kind.GOAL:
@@ -115,6 +114,9 @@ class Predicates:
             velocity = self._data.qvel[start : start + 3]
             fastest = max(fastest, float(velocity @ velocity))
         return float(np.sqrt(fastest))
+
+    def _heights(self) -> list[float]:
+        return [float(self._data.xpos[part.body, 2]) for part in self._parts]
 
     def _label_parts(self) -> None:
         """Geom id -> number of the distinct part it belongs to; goal -> that number."""

@@ -15,6 +15,7 @@ from pytest_vla_shift.protocol.observation import Episode, Observation
 from pytest_vla_shift.shifts.apply import ImagePipeline, apply_interventions
 from pytest_vla_shift.shifts.protocol import Intervention, Receipt
 from pytest_vla_shift.simulators import libero_observation, libero_stages, libero_state
+from pytest_vla_shift.simulators.libero import CAMERAS
 from pytest_vla_shift.simulators.libero_predicates import Predicates
 from pytest_vla_shift.simulators.libero_scene import LiberoScene
 from pytest_vla_shift.simulators.libero_world import World
@@ -28,7 +29,6 @@ from pytest_vla_shift.simulators.protocol import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CAMERAS = ("agentview", "robot0_eye_in_hand")
 
 # MuJoCo answers these by resetting the simulation to its defaults and carrying on.
 _FATAL = (
@@ -75,7 +75,7 @@ class LiberoSimulator:
         self._ready = False
         world = self._world_of(episode)
         world.restore(episode.index)
-        self._predicates.reset()
+        self._predicates.rest()
         self._pipeline = ImagePipeline()
         self._touched = False
         self._steps = 0
@@ -84,7 +84,6 @@ class LiberoSimulator:
             "task.instruction": libero_state.digest(self._instruction),
             **libero_state.fingerprint(world.env),
         }
-        self._observe_predicates()
         self._ready = True
         return Prepared(
             fingerprint=fingerprint,
@@ -154,6 +153,8 @@ class LiberoSimulator:
             self._steps += stop_on_success
             if success and stop_on_success:
                 break
+        if not stop_on_success:
+            self._predicates.rest()
         self._check_physics(world)
         return StepResult(len(rows), success, np.stack(rows), self._predicates.object_speed())
 

@@ -145,6 +145,7 @@ def read_info(body: Mapping[str, object]) -> SimulatorInfo:
         action_high=get(body, "action_high", float),
         settle_action=action,
         control_hz=get(body, "control_hz", float),
+        cameras=_list(body.get("cameras"), lambda item: get({"c": item}, "c", str)),
     )
 
 

@@ -47,6 +47,7 @@ class SimulatorInfo:
         action_low, action_high: bounds that an action is clipped to by the simulator.
         settle_action: the action during settling: no motion, gripper open.
         control_hz: control steps a second of simulated time.
+        cameras: every camera that a suite may ask for.
     """
 
     name: str
@@ -58,6 +59,7 @@ class SimulatorInfo:
     action_high: float
     settle_action: tuple[float, ...]
     control_hz: float
+    cameras: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ class CloseRaises(Toy):
 class OtherInfo(Toy):
     @property
     def info(self) -> SimulatorInfo:
-        return SimulatorInfo("toy", {"toy": "2"}, 1, "none", 7, -1, 1, (0.0,) * 7, 20)
+        return SimulatorInfo("toy", {"toy": "2"}, 1, "none", 7, -1, 1, (0.0,) * 7, 20, ("front", "wrist"))
 
 
 class Factory:

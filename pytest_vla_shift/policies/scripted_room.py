@@ -1,0 +1,94 @@
+"""Where the hand has room: rough solids of the hand against rough solids of the scene."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_vla_shift.policies.scripted_grasps import FIXTURES, ROUND, category
+from pytest_vla_shift.policies.scripted_world import World, hand_rotation
+
+if TYPE_CHECKING:
+    from pytest_vla_shift.policies.scripted_grasps import Grasp
+    from pytest_vla_shift.protocol.observation import Vector
+
+_SWEEP = (0.0, 0.05, 0.10, 0.15)
+"""Metres back along the approach at which the hand is tried: it has to get there."""
+
+_TILTS = (0.0, 0.6)
+"""Radians by which the hand may lean outwards over a rim."""
+
+
+@functools.cache
+def _hand_points() -> Vector:
+    """(N, 3) points of palm and open fingers in the hand's frame, grip site at the origin.
+
+    The Panda's collision meshes: a palm 208 mm wide that ends 31 mm behind the grip site, and
+    fingers that reach 10 mm beyond it, 65 mm to either side when open.
+    """
+    palm = itertools.product((-0.035, 0.0, 0.035), np.linspace(-0.104, 0.104, 7), (-0.031, -0.08))
+    fingers = itertools.product((-0.012, 0.012), (-0.066, -0.04, 0.04, 0.066), (-0.02, 0.010))
+    return np.array([*palm, *fingers])
+
+
+def rim_hold(world: World, name: str, grasp: Grasp) -> tuple[float, float]:
+    """At which point of its rim to hold ``name``, and how far the hand leans outwards.
+
+    Of sixteen points the one is taken where the hand hits least, then turns least.
+
+    Returns:
+        The point's angle about the object's centre, in the world, and the lean, both radians.
+    """
+    best, cost = (0.0, 0.0), math.inf
+    for lean in _TILTS:
+        for step in range(16):
+            angle = math.pi * (step + 1) / 8 - math.pi
+            position, hand = rim_pose(world, name, grasp, angle, lean)
+            turn = math.acos(max(-1.0, min(1.0, (float(np.trace(hand.T @ world.hand)) - 1) / 2)))
+            price = turn + lean + 0.2 * hits(world, position, hand, ignore=name)
+            if price < cost - 1e-9:
+                best, cost = (angle, lean), price
+    return best
+
+
+def rim_pose(
+    world: World, name: str, grasp: Grasp, angle: float, lean: float
+) -> tuple[Vector, Vector]:
+    """The hand that holds ``name`` at one point of its rim: (grip site, rotation)."""
+    out = np.array([math.cos(angle), math.sin(angle), 0.0])
+    position = world.position(name) + grasp.rim * out + np.array([0.0, 0.0, grasp.point[2]])
+    approach = -out * math.sin(lean) + np.array([0.0, 0.0, -math.cos(lean)])
+    return position, hand_rotation(approach, out, world.hand)
+
+
+def hits(world: World, position: Vector, hand: Vector, ignore: str) -> int:
+    """How many points of the hand are inside something while it comes to a pose.
+
+    Args:
+        world: the present observation.
+        position: (3,) grip site.
+        hand: (3, 3) rotation.
+        ignore: what it is about to hold.
+    """
+    back = [position - hand[:, 2] * distance for distance in _SWEEP]
+    points = np.concatenate([_hand_points() @ hand.T + origin for origin in back])
+    inside = np.zeros(len(points), dtype=bool)
+    for name in world.names():
+        kind = category(name)
+        if name == ignore:
+            continue
+        if kind in ROUND:
+            radius, height = ROUND[kind]
+            offset = points - world.position(name)
+            near = np.hypot(offset[:, 0], offset[:, 1]) < radius
+            inside |= near & (offset[:, 2] > 0) & (offset[:, 2] < height)
+        for low, high, joint, along in FIXTURES.get(kind, ()):
+            local = (points - world.position(name)) @ world.rotation(name)
+            if joint:
+                local = local - np.array(along) * world.joint(f"{name}_{joint}")
+            inside |= ((local > low) & (local < high)).all(axis=1)
+    return int(inside.sum())

@@ -1,0 +1,129 @@
+"""Bad input: one clear message, exit code 4, nothing run and nothing lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.toy_project import EXPERT, SUITE, ToyProject
+
+CASES = {
+    "unknown policy": (["--vla-policy=scripte"], "Did you mean 'scripted'?"),
+    "unknown module": (["--vla-policy=no_such_module:thing"], "no_such_module"),
+    "policy argument": ([f"--vla-policy={EXPERT}", "--vla-policy-arg=color=red"], "color"),
+    "malformed argument": ([f"--vla-policy={EXPERT}", "--vla-policy-arg=red"], "name=value"),
+    "unknown axis": ([f"--vla-policy={EXPERT}", "--vla-axis=camra"], "no suite of this run has"),
+    "unknown level": ([f"--vla-policy={EXPERT}", "--vla-level=7"], "has 'L7'"),
+    "malformed level": ([f"--vla-policy={EXPERT}", "--vla-level=high"], "not a level"),
+    "unknown task": ([f"--vla-policy={EXPERT}", "--vla-task=juggle"], "toy-reach_left"),
+    "episode out of range": ([f"--vla-policy={EXPERT}", "--vla-episodes=3"], "has '3'"),
+    "malformed episodes": ([f"--vla-policy={EXPERT}", "--vla-episodes=1-3"], "'0:10'"),
+    "envs": ([f"--vla-policy={EXPERT}", "--vla-envs=4"], "pytest-xdist"),
+    "timeout": ([f"--vla-policy={EXPERT}", "--vla-rollout-timeout=0"], "positive number"),
+    "video": ([f"--vla-policy={EXPERT}", "--vla-video=maybe"], "degraded"),
+    "run name": ([f"--vla-policy={EXPERT}", "--vla-run=../up"], "plain folder name"),
+    "policy cannot do the task": (["--vla-policy=scripted"], "cannot do toy/reach_left"),
+    "replay without its file": (["--vla-policy=replay"], "file"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_wrong_option_is_a_usage_error_before_any_rollout(
+    project: ToyProject, case: str
+) -> None:
+    options, message = CASES[case]
+    run = project.run(*options, policy=None, code=4)
+    assert message in run.out
+    assert "Traceback" not in run.out
+    assert not list(project.path.glob("reports/*/rollouts/results-*.jsonl"))
+
+
+SUITES = {
+    "malformed TOML": (SUITE + "\n[axes", "malformed TOML"),
+    "missing key": (SUITE.replace("env_seed = 0\n", ""), "'env_seed' is missing"),
+    "misspelt key": (SUITE.replace("null = true", "nul = true"), "'null' is missing"),
+    "extra key": (SUITE + "\n[axis]\n", "unknown key 'axis'"),
+    "other schema": (SUITE.replace("schema = 1", "schema = 9"), "schema 9 is not supported"),
+    "unknown simulator": (SUITE.replace("tests.fakes.toy_simulator:factory", "mujoko"), "mujoko"),
+    "unknown shift": (SUITE.replace('"gaussian_blur"', '"gausian_blur"'), "gaussian_blur"),
+    "magnitude out of range": (SUITE.replace("sigma_px = 1.0", "sigma_px = -1.0"), "sigma_px"),
+    "unknown magnitude": (SUITE.replace("sigma_px", "sigma"), "sigma"),
+    "not a number": (SUITE.replace("sigma_px = 1.0", 'sigma_px = "big"'), "must be a number"),
+    "unknown level table": (
+        SUITE.replace("[axes.base]", '[axes.camera]\nfrom = "x"\n[axes.base]'),
+        "'from' is not a level",
+    ),
+    "camera of another robot": (SUITE.replace('"front"', '"agentview"'), "has front, wrist"),
+    "catalogued task": (
+        SUITE.replace('"toy"\n', '"libero_object"\n'),
+        "libero_object has no task 'reach_left'",
+    ),
+    "catalogued episode": (
+        SUITE.replace('"toy"\n', '"libero_goal"\n')
+        .replace('["reach_left", "reach_right"]', '["turn_on_the_stove"]')
+        .replace('"0:3"', '"48:52"'),
+        "initial states 0 to 49",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SUITES)
+def test_a_wrong_suite_is_a_usage_error_that_names_the_file_and_the_field(
+    tmp_path: Path, case: str
+) -> None:
+    suite, message = SUITES[case]
+    project = ToyProject(tmp_path, suite=suite)
+    run = project.run(code=4)
+    assert message in run.out
+    assert "suite" in run.out
+    assert "Traceback" not in run.out
+
+
+def test_a_usage_error_found_by_xdist_workers_is_told_once_with_exit_code_4(
+    project: ToyProject,
+) -> None:
+    run = project.run("-n2", policy="scripted", code=4)
+    assert run.out.count("cannot do toy/reach_left") == 1
+
+
+def test_an_unwritable_reports_folder_is_a_usage_error(project: ToyProject) -> None:
+    (project.path / "blocked").write_text("a file where a folder is needed")
+    run = project.run("--vla-reports=blocked", code=4)
+    assert "the reports folder cannot be written" in run.out
+    assert "--vla-reports" in run.out
+
+
+def test_a_simulator_that_cannot_start_is_a_usage_error(project: ToyProject) -> None:
+    suite = project.suite.replace(
+        "tests.fakes.toy_simulator:factory", "tests.plugin.broken_simulator:factory"
+    )
+    (project.path / "suite.toml").write_text(suite)
+    project.options = ("--vla-envs=1", "--vla-video=off")
+    run = project.run(code=4)
+    assert "cannot start" in run.out
+    assert "libegl1" in run.out
+
+
+def test_a_second_run_on_the_same_store_is_refused(project: ToyProject) -> None:
+    project.environment["TOY_STEP_SECONDS"] = "0.05"
+    first = project.start("--vla-run=shared")
+    lock = project.directory("shared") / "run.lock"
+    rows = project.directory("shared") / "rollouts"
+    try:
+        while not list(rows.glob("results-*.jsonl")):
+            assert first.poll() is None, first.stdout and first.stdout.read()
+        assert lock.exists()
+        second = project.run("--vla-run=shared", code=4)
+        assert "another run is writing" in second.out
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def test_a_store_of_another_schema_is_refused(project: ToyProject) -> None:
+    directory = project.directory("old")
+    directory.mkdir(parents=True)
+    (directory / "run.json").write_text('{"kind": "run", "schema": 99}')
+    run = project.run("--vla-run=old", code=4)
+    assert "schema 99" in run.out
