@@ -30,7 +30,9 @@ from pytest_vla_shift.simulators.protocol import (
 )
 
 CAMERAS = ("agentview", "robot0_eye_in_hand")
-INFO = SimulatorInfo("idle", {"idle": "1"}, 1, "none", 7, -1.0, 1.0, (0.0,) * 6 + (-1.0,), 20.0, CAMERAS)
+INFO = SimulatorInfo(
+    "idle", {"idle": "1"}, 1, "none", 7, -1.0, 1.0, (0.0,) * 6 + (-1.0,), 20.0, CAMERAS
+)
 
 
 class Idle:

@@ -77,6 +77,8 @@ def check_simulator(
         raise UsageError("check_simulator needs settings with at least one camera")
     described = factory.describe()
     _check_info(described, factory.describe())
+    hidden = sorted(set(settings.cameras) - set(described.cameras))
+    _require(not hidden, f"describe() does not name the cameras {hidden}, which can be asked for")
     simulator = factory(settings)
     try:
         _require(

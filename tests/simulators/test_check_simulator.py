@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -172,18 +173,29 @@ class CloseRaises(Toy):
 class OtherInfo(Toy):
     @property
     def info(self) -> SimulatorInfo:
-        return SimulatorInfo("toy", {"toy": "2"}, 1, "none", 7, -1, 1, (0.0,) * 7, 20, ("front", "wrist"))
+        return SimulatorInfo(
+            "toy", {"toy": "2"}, 1, "none", 7, -1, 1, (0.0,) * 7, 20, ("front", "wrist")
+        )
 
 
 class Factory:
-    def __init__(self, make: Callable[[SimulatorSettings], Toy]) -> None:
+    def __init__(
+        self, make: Callable[[SimulatorSettings], Toy], described: SimulatorInfo = INFO
+    ) -> None:
         self._make = make
+        self._described = described
 
     def __call__(self, settings: SimulatorSettings) -> Toy:
         return self._make(settings)
 
     def describe(self) -> SimulatorInfo:
-        return INFO
+        return self._described
+
+
+def test_a_description_without_its_cameras_is_found() -> None:
+    described = replace(INFO, cameras=("front",))
+    with pytest.raises(CheckFailed, match=r"does not name the cameras \['wrist'\]"):
+        check_simulator(Factory(Toy, described), SETTINGS, EPISODE)
 
 
 @pytest.mark.parametrize(
