@@ -108,6 +108,6 @@ def test_twelve_conditions_of_eighty_pairs_stay_far_below_a_second() -> None:
     start = time.process_time()
     for replicates in macro_replicates(conditions).values():
         percentile_interval(replicates)
-    # 0.03 to 0.1 s measured; scipy.stats.bootstrap condition by condition takes about ten times
+    # 0.03 to 0.1 s measured; scipy.stats.bootstrap condition by condition takes about eight times
     # as long. The bound is wide because the clock of a shared machine is not a stop-watch.
     assert time.process_time() - start < 0.5
