@@ -72,6 +72,7 @@ class World:
         self.states = _initial_states(states_path)
         with _quiet(), _numpy_seed(env_seed):
             self.env = _build(bddl_path)
+        _log_warnings()
         self._snapshot = _snapshot(self.model)
         for observable in self.env._observables.values():
             observable.set_enabled(False)
@@ -204,6 +205,13 @@ def _build(bddl: Path) -> BDDLBaseDomain:
         raise kind(f"{bddl.stem}: the environment cannot be built: {error}") from error
     env: BDDLBaseDomain = wrapper.env
     return env
+
+
+def _log_warnings() -> None:
+    """Send MuJoCo's warnings to logging: by default it writes MUJOCO_LOG.TXT where it stands."""
+    import mujoco
+
+    mujoco.set_mju_user_warning(logging.getLogger("pytest_vla_shift.mujoco").warning)
 
 
 def _reset(env: BDDLBaseDomain) -> None:
