@@ -72,9 +72,6 @@ def main() -> None:
     settle()
     sim.observe(CAMERAS)  # the first picture uploads textures
     row("predicates of one state", cpu_ms(hundred_predicates) / 100, "ms")
-        cpu_ms(lambda: [sim.predicates() for _ in range(100)]) / 100,
-        "ms",
-    )
     cost = {}
     steps = CHUNKS * CHUNK
     for name, work in (("never", blind), ("at chunks", on_demand), ("at every step", every_step)):
