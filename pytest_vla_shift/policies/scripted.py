@@ -126,8 +126,7 @@ class Scripted:
             raise PolicyError("act before reset: there is no goal yet")
         self._world.update(observation)
         goals = self._episode.goal.predicates
-        # A plan yields at least one action, so one that has just ended is replaced by the next.
-        while True:
+        for _ in range(len(goals) + 1):
             if self._script is None:
                 goal = goals[self._goal % len(goals)]
                 self._script = plan(self._world, goal, self._episode.instruction)
@@ -138,6 +137,8 @@ class Scripted:
                 self._goal += 1
                 continue
             return np.clip(step, -1.0, 1.0)[np.newaxis]
+        # Every plan holds its goal for reached, and the simulator does not: nothing to add.
+        return np.zeros((1, self._spec.action_dim))
 
     def close(self) -> None:
         """Nothing to free."""

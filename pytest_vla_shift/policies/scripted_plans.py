@@ -94,7 +94,7 @@ def approach_and_grip(world: World, name: str, grasp: Grasp) -> Script:
         return position - hand[:, 2] * 0.09, hand
 
     world.note = f"over {name}"
-    yield from over(world, hover, world.position(name)[2] + 0.20, OPEN)
+    yield from over(world, hover, 0.0, OPEN)
     world.note = f"down to {name}"
     yield from move(world, hold, OPEN, tolerance=0.006, patience=30)
     world.note = f"grip {name}"
@@ -182,8 +182,9 @@ def release_point(world: World, target: str, grasp: Grasp) -> tuple[Vector, floa
         spot[2] += 0.006 + grasp.bottom
     elif target.startswith("wine_rack"):
         spot += np.array([0, 0, 0.02])
-    else:
+    else:  # a drawer: over its front, 0.03 m above the region's middle
         spot[2] += grasp.bottom - 0.02
+        return spot, 0.10
     return spot, 0.06
 
 

@@ -19,20 +19,26 @@ if TYPE_CHECKING:
 _SWEEP = (0.0, 0.05, 0.10, 0.15)
 """Metres back along the approach at which the hand is tried: it has to get there."""
 
-_TILTS = (0.0, 0.6)
+_TILTS = (0.0, 0.5, 0.9)
 """Radians by which the hand may lean outwards over a rim."""
 
 
 @functools.cache
 def _hand_points() -> Vector:
-    """(N, 3) points of palm and open fingers in the hand's frame, grip site at the origin.
+    """(N, 3) points of wrist, palm and open fingers in the hand's frame, grip site at the origin.
 
-    The Panda's collision meshes: a palm 208 mm wide that ends 31 mm behind the grip site, and
-    fingers that reach 10 mm beyond it, 65 mm to either side when open.
+    The Panda's collision meshes: a palm 208 mm wide that ends 31 mm behind the grip site,
+    fingers that reach 10 mm beyond it, 65 mm to either side when open, and behind the palm the
+    wrist, which turns against the hand and is taken as round.
     """
     palm = itertools.product((-0.035, 0.0, 0.035), np.linspace(-0.104, 0.104, 7), (-0.031, -0.08))
     fingers = itertools.product((-0.012, 0.012), (-0.066, -0.04, 0.04, 0.066), (-0.02, 0.010))
-    return np.array([*palm, *fingers])
+    wrist = [
+        (radius * math.cos(angle), radius * math.sin(angle), z)
+        for radius, z in ((0.05, -0.13), (0.08, -0.18), (0.08, -0.23))
+        for angle in np.arange(8) * math.pi / 4
+    ]
+    return np.array([*palm, *fingers, *wrist])
 
 
 def rim_hold(world: World, name: str, grasp: Grasp) -> tuple[float, float]:

@@ -85,7 +85,7 @@ def over(
     def waypoint() -> tuple[Vector, Vector]:
         position, hand = target()
         left = float(np.linalg.norm(position[:2] - world.eef[:2]))
-        lowest = max(position[2], min(height, position[2] + 3.0 * max(left - 0.03, 0.0)))
+        lowest = max(position[2], min(height, position[2] + max(left - 0.03, 0.0)))
         via = np.array([position[0], position[1], lowest])
         if world.eef[2] < lowest - 0.04:  # first up: across only as far as it has risen
             via[:2] = world.eef[:2] + (via[:2] - world.eef[:2]) * 0.1

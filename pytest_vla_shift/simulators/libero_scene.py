@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from pytest_vla_shift.protocol.observation import Vector
     from pytest_vla_shift.simulators.libero_world import World
 
+    Matrix = NDArray[np.float64]
+
 HEADLIGHT = "headlight"
+
+# Attributes of robosuite's OSC controller in the world's frame. Points are carried by the whole
+# rigid motion of the base; orientations, velocities and Jacobians, (3,) or (3, n), are turned.
+_GOAL = ("goal_pos", "goal_ori")
+_POINTS = ("goal_pos", "ee_pos", "initial_ee_pos")
+_TURNED = (
+    *("goal_ori", "ee_ori_mat", "initial_ee_ori_mat"),
+    *("ee_pos_vel", "ee_ori_vel", "J_pos", "J_ori"),
+)
 _COMPONENTS = ("ambient", "diffuse", "specular")
 
 
@@ -85,8 +96,11 @@ class LiberoScene:
     def set_robot_base_pose(self, position: Vector, quat: Vector) -> None:
         """Move the robot, its mount and its wrist camera as one; joints keep their angles.
 
-        The arm's goal moves along, or the controller would pull the hand back to where it was
-        and the arm would sag by centimetres: so the goal is part of the receipt.
+        The arm's controller thinks in the world's frame: its goal, and the pose that it last
+        measured, are carried along as if they were fixed to the base. Setting the goal to the
+        hand's present pose instead (``reset_goal``) would take away the pull towards the goal of
+        the reset that the clean arm has: after settling, the hands of the two arms would differ by
+        up to 8 mm and 3.6 degrees for a shift of a nanometre.
 
         Raises:
             ValueError: ``position`` is not three finite numbers, or ``quat`` not a unit quaternion.
@@ -96,21 +110,33 @@ class LiberoScene:
             raise ValueError(f"robot base: {position!r} is not a finite position")
         turn = _unit_quat(quat)
         body = self._base()
+        old_place, old_turn = self.robot_base_pose()
         self._write("robot.base_pos", self._model.body_pos[body], place)
         self._write("robot.base_quat", self._model.body_quat[body], turn)
         env = self._world.env
-        robot = env.robots[0]
-        controller = robot.controller
-        before = _numbers(controller.goal_pos), _numbers(controller.goal_ori)
         env.sim.forward()
         # As robosuite's Robot.reset does; base_pos is a view into data.xpos and needs no update.
-        robot.base_ori = _xyzw(self._world.data.xquat[body])
-        controller.update_base_pose(robot.base_pos, robot.base_ori)
-        controller.update(force=True)
-        controller.reset_goal()
-        after = _numbers(controller.goal_pos), _numbers(controller.goal_ori)
-        self.receipts.append(Receipt("controller.goal_pos", before[0], after[0]))
-        self.receipts.append(Receipt("controller.goal_ori", before[1], after[1]))
+        env.robots[0].base_ori = _xyzw(self._world.data.xquat[body])
+        rotation = _matrix(turn) @ _matrix(old_turn).T
+        self._carry_controller(rotation, place - rotation @ old_place)
+
+    def _carry_controller(self, rotation: Matrix, translation: Vector) -> None:
+        """Everything in the controller that is expressed in the world's frame, by a rigid motion.
+
+        The goal has receipts; the rest is what was measured of the arm, derived from its pose.
+        Joint angles and the mass matrix do not see where the base stands.
+        """
+        controller = self._world.env.robots[0].controller
+        goals = {name: _numbers(getattr(controller, name)) for name in _GOAL}
+        # New arrays throughout: robosuite lets several attributes share one.
+        for name in _POINTS:
+            setattr(controller, name, rotation @ getattr(controller, name) + translation)
+        for name in _TURNED:
+            setattr(controller, name, rotation @ getattr(controller, name))
+        controller.J_full = np.vstack([controller.J_pos, controller.J_ori])
+        for name, before in goals.items():
+            after = _numbers(getattr(controller, name))
+            self.receipts.append(Receipt(f"controller.{name}", before, after))
 
     def _write(self, field: str, target: NDArray[np.floating], value: Vector) -> None:
         before = _numbers(target)
@@ -147,6 +173,13 @@ def _unit_quat(quat: Vector) -> Vector:
     if value.shape != (4,) or not abs(np.linalg.norm(value) - 1.0) < 1e-6:
         raise ValueError(f"{quat!r} is not a unit quaternion (wxyz)")
     return value
+
+
+def _matrix(quat: Vector) -> Matrix:
+    """(3, 3) of a unit quaternion, wxyz."""
+    matrix = np.empty(9)
+    mujoco.mju_quat2Mat(matrix, quat)
+    return matrix.reshape(3, 3)
 
 
 def _xyzw(quat: Vector) -> Vector:

@@ -269,6 +269,38 @@ def test_the_hand_moves_rigidly_with_the_base(simulator: LiberoSimulator, level:
     np.testing.assert_array_equal(after["joint_pos"], before["joint_pos"])
 
 
+def in_base(
+    simulator: LiberoSimulator,
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], Rotation]:
+    """The hand's position and orientation in the frame of the robot's base."""
+    assert simulator._world is not None
+    data, bodies = simulator._world.data, simulator._world.model.nbody
+    root = named(simulator, mujoco.mjtObj.mjOBJ_BODY, bodies).index("robot0_base")
+    turn = Rotation.from_matrix(data.xmat[root].reshape(3, 3)).inv()
+    proprio = simulator.observe().proprio
+    position = turn.apply(proprio["eef_pos"] - data.xpos[root])
+    return position, turn * Rotation.from_quat(proprio["eef_quat"])
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"sigma_xy_m": 1e-9, "sigma_yaw_deg": 1e-7}, AXES["base"]["L3"]]
+)
+def test_the_arm_settles_in_its_bases_frame_as_the_clean_arm_does(
+    simulator: LiberoSimulator, parameters: dict[str, float]
+) -> None:
+    """In free space neither gravity nor the controller can tell where the base stands."""
+    hands = []
+    part = Intervention("base", "base", "L", parameters, intervention("base", "L1").draw)
+    for interventions in ([], [part]):
+        simulator.prepare(EPISODE)
+        simulator.apply(interventions)
+        simulator.step(SETTLE, stop_on_success=False)
+        hands.append(in_base(simulator))
+    (clean_position, clean_turn), (position, turn) = hands
+    np.testing.assert_allclose(position, clean_position, atol=1e-6)
+    assert (turn * clean_turn.inv()).magnitude() < 1e-6
+
+
 @pytest.mark.parametrize("axis", ["camera", "illumination", "blur"])
 def test_shifts_of_what_is_seen_leave_the_physics_alone_bit_for_bit(
     simulator: LiberoSimulator, axis: str
