@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,7 +48,7 @@ class RunHooks:
     def pytest_configure_node(self, node: WorkerController) -> None:
         """Tell an xdist worker which session it belongs to."""
         if self.results:
-            node.workerinput["vla_session"] = self.results.session_id
+            node.workerinput.update(self.results.worker_input())
 
     @pytest.hookimpl(trylast=True)  # after -k and -m have had their say
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -141,8 +143,14 @@ def open_run(config: pytest.Config) -> None:
 def _open_rollouts(config: pytest.Config, run: RunConfig) -> RunHooks:
     workerinput: dict[str, object] | None = getattr(config, "workerinput", None)
     if workerinput is not None:
-        # The controller alone may empty the directory: a replacement worker would wipe it.
-        config.option.clean_alluredir = False
+        # A worker parses the command line again; what the controller decided comes with it.
+        run = replace(
+            run, reports=Path(str(workerinput["vla_reports"])), run=str(workerinput["vla_run"])
+        )
+        if hasattr(config.option, "allure_report_dir"):
+            config.option.allure_report_dir = workerinput["vla_allure"]
+            # The controller alone may empty the directory: a replacement worker would wipe it.
+            config.option.clean_alluredir = False
         session = RobustnessSession(config, run, str(workerinput["vla_session"]))
         return RunHooks(session, None, list_only=False)
     results = RunResults(config, run)

@@ -24,7 +24,7 @@ from pytest_vla_shift.rollouts.manifest import (
     read_plan,
     write_manifest,
 )
-from pytest_vla_shift.rollouts.store import Store
+from pytest_vla_shift.rollouts.store import Store, archive, make_writable
 from pytest_vla_shift.statistics.pairs import PlannedPair
 from pytest_vla_shift.statistics.report import RunFacts, RunReport, build_report
 
@@ -51,10 +51,10 @@ class RunResults:
         self.run = run
         self.session_id = uuid.uuid4().hex[:12]
         self.report: RunReport | None = None
-        self._store = Store(run.directory, "controller")
         self._lock = _lock(run.directory)
         check_manifest(run.directory)
-        self._archived = self._store.archive() if run.fresh else None
+        self._archived = archive(run.directory) if run.fresh else None
+        self._store = Store(run.directory, "controller")
         self._cut_off = self._store.unfinished_lines()
         self._plan: SessionPlan | None = None
         self._progress: Progress | None = None
@@ -78,6 +78,16 @@ class RunResults:
             shutil.rmtree(directory, ignore_errors=True)
             option.allure_report_dir = str(directory)
         return Path(option.allure_report_dir).absolute()
+
+    def worker_input(self) -> dict[str, str | None]:
+        """What an xdist worker is told: plain values, sent before it configures itself."""
+        allure = self.allure_directory
+        return {
+            "vla_session": self.session_id,
+            "vla_reports": str(self.run.reports),
+            "vla_run": self.run.run,
+            "vla_allure": None if allure is None else str(allure),
+        }
 
     def plan_ready(self) -> None:
         """Read the plan that this process or a worker wrote, and write the manifest."""
@@ -255,6 +265,7 @@ class RunResults:
 
 def _lock(directory: Path) -> int:
     """Hold the run's directory alone; the kernel lets go of it when the process ends."""
+    make_writable(directory)
     handle = os.open(directory / "run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,7 +20,7 @@ from pytest_vla_shift.policies.scripted_grasps import (
     Grasp,
     category,
 )
-from pytest_vla_shift.policies.scripted_room import rim_hold, rim_pose
+from pytest_vla_shift.policies.scripted_room import RIM_OPENING, rim_hold, rim_pose
 from pytest_vla_shift.policies.scripted_skills import (
     CLOSE,
     HOLD,
@@ -93,10 +93,11 @@ def approach_and_grip(world: World, name: str, grasp: Grasp) -> Script:
         position, hand = hold()
         return position - hand[:, 2] * 0.09, hand
 
+    width = RIM_OPENING if grasp.rim else None
     world.note = f"over {name}"
-    yield from over(world, hover, 0.0, OPEN)
+    yield from over(world, hover, 0.0, OPEN, opening=width)
     world.note = f"down to {name}"
-    yield from move(world, hold, OPEN, tolerance=0.006, patience=30)
+    yield from move(world, hold, OPEN, tolerance=0.006, patience=30, opening=width)
     world.note = f"grip {name}"
     return (yield from grip(world, CLOSE))
 

@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 _SWEEP = (0.0, 0.05, 0.10, 0.15)
 """Metres back along the approach at which the hand is tried: it has to get there."""
 
-_TILTS = (0.0, 0.5, 0.9)
+RIM_OPENING = 0.046
+"""Metres between the fingers when they come to a rim: wide open, they would not fit beside it."""
+
+_TILTS = (0.0, 0.5)
 """Radians by which the hand may lean outwards over a rim."""
 
 
 @functools.cache
 def _hand_points() -> Vector:
-    """(N, 3) points of wrist, palm and open fingers in the hand's frame, grip site at the origin.
+    """(N, 3) points of wrist, palm and fingers in the hand's frame, grip site at the origin.
 
     The Panda's collision meshes: a palm 208 mm wide that ends 31 mm behind the grip site,
-    fingers that reach 10 mm beyond it, 65 mm to either side when open, and behind the palm the
-    wrist, which turns against the hand and is taken as round.
+    fingers that reach 10 mm beyond it and are 27 mm thick, and behind the palm the wrist, which turns against the hand and is taken as round.
     """
     palm = itertools.product((-0.035, 0.0, 0.035), np.linspace(-0.104, 0.104, 7), (-0.031, -0.08))
-    fingers = itertools.product((-0.012, 0.012), (-0.066, -0.04, 0.04, 0.066), (-0.02, 0.010))
+    fingers = itertools.product((-0.012, 0.012), (-0.050, -0.023, 0.023, 0.050), (-0.02, 0.010))
     wrist = [
         (radius * math.cos(angle), radius * math.sin(angle), z)
         for radius, z in ((0.05, -0.13), (0.08, -0.18), (0.08, -0.23))
@@ -44,18 +46,21 @@ def _hand_points() -> Vector:
 def rim_hold(world: World, name: str, grasp: Grasp) -> tuple[float, float]:
     """At which point of its rim to hold ``name``, and how far the hand leans outwards.
 
-    Of sixteen points the one is taken where the hand hits least, then turns least.
+    Of sixteen points the one is taken where the hand hits, turns and reaches out least: with the
+    arm stretched, the elbow stops at its joint's limit and the hand no longer goes everywhere.
 
     Returns:
         The point's angle about the object's centre, in the world, and the lean, both radians.
     """
+    home = world.eef if world.home is None else world.home
     best, cost = (0.0, 0.0), math.inf
     for lean in _TILTS:
         for step in range(16):
             angle = math.pi * (step + 1) / 8 - math.pi
             position, hand = rim_pose(world, name, grasp, angle, lean)
             turn = math.acos(max(-1.0, min(1.0, (float(np.trace(hand.T @ world.hand)) - 1) / 2)))
-            price = turn + lean + 0.2 * hits(world, position, hand, ignore=name)
+            far = float(np.linalg.norm((position - home)[:2]))
+            price = turn + lean + 3.0 * far + 0.2 * hits(world, position, hand, ignore=name)
             if price < cost - 1e-9:
                 best, cost = (angle, lean), price
     return best
@@ -78,11 +83,11 @@ def hits(world: World, position: Vector, hand: Vector, ignore: str) -> int:
         world: the present observation.
         position: (3,) grip site.
         hand: (3, 3) rotation.
-        ignore: what it is about to hold.
+        ignore: what it is about to hold, an object with its origin at its foot.
     """
     back = [position - hand[:, 2] * distance for distance in _SWEEP]
     points = np.concatenate([_hand_points() @ hand.T + origin for origin in back])
-    inside = np.zeros(len(points), dtype=bool)
+    inside = points[:, 2] < world.position(ignore)[2]  # what it stands on
     for name in world.names():
         kind = category(name)
         if name == ignore:

@@ -45,6 +45,7 @@ def move(
     turn_tolerance: float = 0.15,
     patience: int = 60,
     slow: float = 1.0,
+    opening: float | None = None,
 ) -> Script:
     """Bring the hand to ``target()``, asked again at every step: (position, hand rotation).
 
@@ -56,6 +57,7 @@ def move(
         turn_tolerance: radians within which it has arrived.
         patience: steps after which it goes on anyway and returns False.
         slow: largest component of the motion, 1 for full speed.
+        opening: metres to bring the fingers to instead of following ``gripper``.
     """
     for _ in range(patience):
         position, hand = target()
@@ -63,7 +65,7 @@ def move(
         turn = float(np.linalg.norm(rotation_vector(hand, world.hand)))
         if gap < tolerance and turn < turn_tolerance:
             return True
-        yield action(world, position, hand, gripper, slow)
+        yield action(world, position, hand, preshape(world, gripper, opening), slow)
     return False
 
 
@@ -75,6 +77,7 @@ def over(
     *,
     tolerance: float = 0.02,
     patience: int = 80,
+    opening: float | None = None,
 ) -> Script:
     """Travel to ``target()`` without passing below ``height`` (world z) while far from it.
 
@@ -100,8 +103,20 @@ def over(
         turn = float(np.linalg.norm(rotation_vector(hand, world.hand)))
         if arrived() and turn < 0.15:
             return True
-        yield action(world, position, hand, gripper)
+        yield action(world, position, hand, preshape(world, gripper, opening))
     return False
+
+
+def preshape(world: World, gripper: float, opening: float | None) -> float:
+    """The command that brings the fingers to ``opening`` metres, or ``gripper`` if that is None.
+
+    The gripper moves at a constant rate by the command's sign alone and stays at 0.
+    """
+    if opening is None:
+        return gripper
+    if abs(world.opening - opening) < 0.008:
+        return HOLD
+    return CLOSE if world.opening > opening else OPEN
 
 
 def grip(world: World, gripper: float, *, steps: int = 10) -> Script:

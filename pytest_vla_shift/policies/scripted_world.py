@@ -31,6 +31,10 @@ class World:
 
     Attributes:
         note: what the expert is doing, for people who debug it.
+        home: (3,) where the grip site was at the rollout's first decision.
+        eef: (3,) the grip site.
+        hand: (3, 3) the hand's rotation.
+        opening: metres between the fingers, 0 to 0.08.
     """
 
     def __init__(self) -> None:
@@ -38,6 +42,7 @@ class World:
         self._positions: Mapping[str, Vector] = {}
         self._quaternions: Mapping[str, Vector] = {}
         self._joints: Mapping[str, float] = {}
+        self.home: Vector | None = None
         self.eef: Vector = np.zeros(3)
         self.hand: Vector = np.eye(3)
         self.opening = 0.0
@@ -57,6 +62,8 @@ class World:
             self.hand = matrix(np.asarray(observation.proprio["eef_quat"], dtype=np.float64))
         except KeyError as error:
             raise PolicyError(f"scripted needs the proprio vector {error}") from error
+        if self.home is None:
+            self.home = self.eef
         self.opening = float(np.abs(fingers).sum())
         self._positions = truth.positions
         self._quaternions = truth.quaternions

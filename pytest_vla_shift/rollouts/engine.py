@@ -12,6 +12,7 @@ from pytest_vla_shift.protocol.errors import (
     InfrastructureError,
     MissingAsset,
     SimulatorError,
+    UsageError,
 )
 from pytest_vla_shift.protocol.plan import Cell
 from pytest_vla_shift.protocol.suite import Suite
@@ -160,6 +161,11 @@ class Engine:
             try:
                 measured = run_rollout(self.simulator(wanted.suite), self.policy, wanted, clean)
                 error = None
+                break
+            except UsageError as raised:
+                # Found out too late to be a usage error of the run, for example by a simulator
+                # that knows more than its description said.
+                error = SimulatorError(str(raised))
                 break
             except InfrastructureError as raised:
                 error = raised

@@ -73,34 +73,9 @@ class Store:
         self._records: dict[str, RolloutRecord] = {}
         self._offsets: dict[Path, tuple[int, int]] = {}
         self._file: int | None = None
-        try:
-            for name in ("actions", "frames", "claims"):
-                (self.root / name).mkdir(parents=True, exist_ok=True)
-            probe = self.root / f".writable-{uuid.uuid4().hex}"
-            probe.touch()
-            probe.unlink()
-        except OSError as error:
-            raise UsageError(
-                f"the reports folder cannot be written: {error}. Choose another one with"
-                " --vla-reports=DIR"
-            ) from error
+        make_writable(directory)
         self.refresh()
         self._loaded = True
-
-    def archive(self) -> Path | None:
-        """Set every row aside (``--vla-fresh``). Returns where, or None if there was none."""
-        files = sorted(self.root.glob("results-*.jsonl"))
-        if not files:
-            return None
-        number = 1 + len(list((self.root / "archive").glob("*")))
-        target = self.root / "archive" / f"{number:03d}"
-        target.mkdir(parents=True)
-        for file in files:
-            file.rename(target / file.name)
-        self._records.clear()
-        self._offsets.clear()
-        self.bad_rows.clear()
-        return target
 
     def refresh(self) -> None:
         """Read what any process has written since the last look."""
@@ -240,3 +215,40 @@ class Store:
             # The disk is full: close the file, so that its broken last line stays the last.
             self.close()
             raise OSError(f"only {written} of {len(line)} bytes of a record were written")
+
+
+def make_writable(directory: Path) -> None:
+    """Make a run's folders.
+
+    Raises:
+        UsageError: they cannot be made or written.
+    """
+    root = directory / "rollouts"
+    try:
+        for name in ("actions", "frames", "claims"):
+            (root / name).mkdir(parents=True, exist_ok=True)
+        probe = root / f".writable-{uuid.uuid4().hex}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(
+            f"the reports folder cannot be written: {error}. Choose another one with"
+            " --vla-reports=DIR"
+        ) from error
+
+
+def archive(directory: Path) -> Path | None:
+    """Set every row of a run aside (``--vla-fresh``), read or not. Nothing is deleted.
+
+    Only while no store is open on it. Returns where the rows are, or None if there were none.
+    """
+    root = directory / "rollouts"
+    files = sorted(root.glob("results-*.jsonl"))
+    if not files:
+        return None
+    number = 1 + len(list((root / "archive").glob("*")))
+    target = root / "archive" / f"{number:03d}"
+    target.mkdir(parents=True)
+    for file in files:
+        file.rename(target / file.name)
+    return target

@@ -29,9 +29,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_wrong_option_is_a_usage_error_before_any_rollout(
-    project: ToyProject, case: str
-) -> None:
+def test_a_wrong_option_is_a_usage_error_before_any_rollout(project: ToyProject, case: str) -> None:
     options, message = CASES[case]
     run = project.run(*options, policy=None, code=4)
     assert message in run.out

@@ -128,9 +128,7 @@ class ToyProject:
     def outcomes(self, run: str) -> list[dict[str, object]]:
         """Rollout rows without what may differ between two runs of the same inputs."""
         informative = ("timing", "where", "attempts")
-        return [
-            {k: v for k, v in row.items() if k not in informative} for row in self.rows(run)
-        ]
+        return [{k: v for k, v in row.items() if k not in informative} for row in self.rows(run)]
 
     def summary(self, run: str) -> dict[str, object]:
         """``summary.json`` without the run's name and its notes on the store."""
