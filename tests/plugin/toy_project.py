@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).parents[2]
 EXPERT = "tests.fakes.toy_policies:Expert"
@@ -129,6 +130,12 @@ class ToyProject:
         """Rollout rows without what may differ between two runs of the same inputs."""
         informative = ("timing", "where", "attempts")
         return [{k: v for k, v in row.items() if k not in informative} for row in self.rows(run)]
+
+    def only_suite(self, run: str) -> dict[str, Any]:
+        """The one suite in ``summary.json``."""
+        (suite,) = json.loads((self.directory(run) / "summary.json").read_text())["suites"]
+        found: dict[str, Any] = suite
+        return found
 
     def summary(self, run: str) -> dict[str, object]:
         """``summary.json`` without the run's name and its notes on the store."""
