@@ -31,7 +31,8 @@ def _hand_points() -> Vector:
     """(N, 3) points of wrist, palm and fingers in the hand's frame, grip site at the origin.
 
     The Panda's collision meshes: a palm 208 mm wide that ends 31 mm behind the grip site,
-    fingers that reach 10 mm beyond it and are 27 mm thick, and behind the palm the wrist, which turns against the hand and is taken as round.
+    fingers that reach 10 mm beyond it and are 27 mm thick, and behind the palm the wrist, which
+    turns against the hand and is taken as round.
     """
     palm = itertools.product((-0.035, 0.0, 0.035), np.linspace(-0.104, 0.104, 7), (-0.031, -0.08))
     fingers = itertools.product((-0.012, 0.012), (-0.050, -0.023, 0.023, 0.050), (-0.02, 0.010))
