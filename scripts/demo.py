@@ -69,7 +69,8 @@ def main() -> int:
         print("What an earlier run had recorded was used again; make demo FRESH=1 runs everything.")
     where = REPORTS.relative_to(ROOT)
     print(f"\nsummary       {where}/summary.md")
-    print(f"videos        {where}/videos/")
+    if any((REPORTS / "videos").glob("*.mp4")):
+        print(f"videos        {where}/videos/")
     print(f"Allure pages  npx allure@3 generate {where}/allure-results -o {where}/allure-report")
     print(f"              npx allure@3 open {where}/allure-report   (needs Node)")
     return 0 if whole else 1
