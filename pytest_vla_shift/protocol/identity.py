@@ -6,6 +6,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+# Made once: json.dumps with options makes a new encoder for every call.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
 
 def canonical(value: object) -> str:
     """``value`` as JSON with sorted keys, no spaces and no NaN, the same on every machine.
@@ -14,7 +17,7 @@ def canonical(value: object) -> str:
         ValueError: NaN or an infinity is in it.
         TypeError: something that is not JSON is in it.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def digest(value: object) -> str:

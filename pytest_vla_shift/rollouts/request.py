@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from pytest_vla_shift.protocol.suite import Suite
 from pytest_vla_shift.rollouts import stages
 from pytest_vla_shift.rollouts.record import JSON, SCHEMA
 from pytest_vla_shift.shifts.apply import load_shift
-from pytest_vla_shift.shifts.protocol import Intervention
+from pytest_vla_shift.shifts.protocol import Intervention, Shift
 from pytest_vla_shift.simulators.protocol import SimulatorInfo, SimulatorSettings
 
 
@@ -62,7 +63,7 @@ def check_axes(suite: Suite) -> None:
         UsageError: unknown shift, missing or unknown parameters, or a magnitude out of range.
     """
     for axis in suite.axes:
-        shift = load_shift(axis.shift)
+        shift = _shift(axis.shift)
         for level in axis.levels:
             where = f"{suite.source}: axis {axis.name!r} {level.name}"
             try:
@@ -127,22 +128,35 @@ def request(
     )
 
 
+@cache
+def _shift(name: str) -> Shift:
+    """The shift of that name, looked up once: each look reads every installed package's metadata.
+
+    A shift is stateless, so that one object serves every request.
+    """
+    return load_shift(name)
+
+
 def _interventions(
     suite: Suite, episode: Episode, condition: Condition
 ) -> tuple[tuple[Intervention, ...], tuple[int, ...]]:
     axis, level = condition.axis, condition.level
     if axis is None or level is None:
         return (), ()
-    shift = load_shift(axis.shift)
+    shift = _shift(axis.shift)
     # The level is not part of the seed: one draw an episode and axis, shared by all its levels.
-    seed = stable_seed(
-        "draw", suite.draw_seed, axis.name, episode.task_suite, episode.task, episode.index
-    )
-    drawn = {k: float(v) for k, v in shift.draw(np.random.default_rng(seed)).items()}
+    drawn = _draw(axis.shift, axis.name, suite.draw_seed, episode)
     if shift.is_identity(level.parameters, drawn):
         return (), ()
-    bound = Intervention(axis.name, axis.shift, level.name, dict(level.parameters), drawn)
+    bound = Intervention(axis.name, axis.shift, level.name, dict(level.parameters), dict(drawn))
     return (bound,), (shift.revision,)
+
+
+@lru_cache(maxsize=64)  # the levels of an axis follow each other in a plan
+def _draw(shift: str, axis: str, draw_seed: int, episode: Episode) -> Mapping[str, float]:
+    seed = stable_seed("draw", draw_seed, axis, episode.task_suite, episode.task, episode.index)
+    drawn = _shift(shift).draw(np.random.default_rng(seed))
+    return {name: float(value) for name, value in drawn.items()}
 
 
 def _policy_seed(
@@ -168,5 +182,10 @@ def _policy_seed(
 
 
 def _plain(intervention: Intervention) -> dict[str, JSON]:
-    plain: dict[str, JSON] = asdict(intervention)
-    return plain
+    return {
+        "axis": intervention.axis,
+        "shift": intervention.shift,
+        "level": intervention.level,
+        "parameters": dict(intervention.parameters),
+        "draw": dict(intervention.draw),
+    }
