@@ -64,9 +64,9 @@ def _axes(cells: list[Cell]) -> list[str]:
 
 def _cost_lines(counted: PlanCost) -> list[str]:
     return [
-        f"  {counted.cells} nodes, {counted.rollouts} rollouts:"
-        f" {counted.cells} shifted or null, {counted.clean} clean",
-        f"  (sharing saves {max(counted.saved, 0)} clean rollouts)",
+        f"  {counted.nodes} nodes, {counted.rollouts} rollouts:"
+        f" {counted.shifted} shifted or null, {counted.clean} clean",
+        f"  (sharing saves {counted.saved} clean rollouts)",
     ]
 
 
@@ -84,6 +84,8 @@ def _seconds_per_rollout(run: RunConfig) -> tuple[float, str]:
 
 def _duration(seconds: float) -> str:
     minutes = seconds / 60
+    if minutes < 1:
+        return f"{seconds:.0f} s"
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 

@@ -5,7 +5,7 @@ Sorted, so that every worker and every run collects the same nodes in the same o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pytest_vla_shift.protocol.conditions import Condition
@@ -67,14 +67,16 @@ class Cut:
 
 @dataclass(slots=True)
 class CutCheck:
-    """Finds words of a cut that no loaded suite knows: they would silently run nothing."""
+    """Finds a cut that would silently run nothing: an unknown word, or no cell left at all."""
 
     cut: Cut
+    _left: bool = False
     _seen: set[tuple[str, str]] = field(default_factory=set)
     _known: dict[str, set[str]] = field(default_factory=dict)
 
     def see(self, suite: Suite) -> None:
-        """Note what ``suite`` offers."""
+        """Note what ``suite`` offers, and whether the cut leaves any of it."""
+        self._left = self._left or bool(plan(suite, self.cut))
         names = [f"{task_suite}-{task}" for task_suite, task in suite.tasks]
         axes = [*(["null"] if suite.null else []), *(axis.name for axis in suite.axes)]
         levels = [level.name for axis in suite.axes for level in axis.levels]
@@ -94,7 +96,7 @@ class CutCheck:
         self._seen.update(("--vla-episodes", number) for number in episodes)
 
     def problem(self) -> str | None:
-        """One sentence on the first word that matched nothing, or None."""
+        """One sentence on the first word that matched nothing or on an empty plan, or None."""
         if not self._known:
             return None
         for option, words in (
@@ -111,6 +113,11 @@ class CutCheck:
                         f"{option}: no suite of this run has {word!r};"
                         f" there are {', '.join(known[:12])}{more}"
                     )
+        if not self._left:
+            return (
+                "--vla-task, --vla-episodes, --vla-axis and --vla-level together leave nothing of"
+                " any suite of this run; loosen one of them"
+            )
         return None
 
 
@@ -131,25 +138,28 @@ class PlanCost:
     """What a plan costs in rollouts.
 
     Attributes:
-        cells: nodes, each with one shifted (or null) rollout.
+        nodes: test nodes; several of them may ask for one cell.
+        shifted: shifted and null rollouts, one a cell.
         clean: clean rollouts, one an episode.
     """
 
-    cells: int
+    nodes: int
+    shifted: int
     clean: int
 
     @property
     def rollouts(self) -> int:
         """Rollouts to execute if nothing is recorded yet."""
-        return self.cells + self.clean
+        return self.shifted + self.clean
 
     @property
     def saved(self) -> int:
-        """Clean rollouts that a pair-by-pair run would have executed again."""
-        return self.cells - self.clean
+        """Clean rollouts that a cell-by-cell run would have executed again."""
+        return self.shifted - self.clean
 
 
-def cost(cells: Iterable[Cell] | Sequence[Cell]) -> PlanCost:
-    """The cost of ``cells``."""
+def cost(cells: Iterable[Cell]) -> PlanCost:
+    """The cost of nodes that ask for ``cells``."""
     listed = list(cells)
-    return PlanCost(len(listed), len({(cell.suite, cell.episode) for cell in listed}))
+    shifted = {(cell.suite, cell.id) for cell in listed}
+    return PlanCost(len(listed), len(shifted), len({(c.suite, c.episode) for c in listed}))

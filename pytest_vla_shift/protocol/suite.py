@@ -23,6 +23,12 @@ from pytest_vla_shift.protocol.tables import Table
 
 SCHEMA = 1
 
+SEED_LIMIT = 2**32 - 1
+"""The largest seed that numpy's global generator takes."""
+
+EPISODE_LIMIT = 999_999
+"""The largest episode number: a slip of the keyboard must not fill the memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Suite:
@@ -138,11 +144,12 @@ def parse_suite(text: str, source: str) -> Suite:
     if not re.fullmatch(r"[a-z0-9_]+", name):
         raise UsageError(f"{source}: name {name!r} must be lower-case letters, digits and _")
     observation = top.table("observation")
-    tasks, horizons = _tasks(top)
+    simulator = top.text("simulator")
+    tasks, horizons = _tasks(top, simulator)
     suite = {
         "name": name,
-        "simulator": top.text("simulator"),
-        "env_seed": top.integer("env_seed", minimum=0),
+        "simulator": simulator,
+        "env_seed": top.integer("env_seed", minimum=0, maximum=SEED_LIMIT),
         "policy_seed": top.integer("policy_seed", minimum=0),
         "draw_seed": top.integer("draw_seed", minimum=0),
         "settle_steps": top.integer("settle_steps", minimum=0),
@@ -177,10 +184,13 @@ def parse_suite(text: str, source: str) -> Suite:
     )
 
 
-def _tasks(top: Table) -> tuple[dict[tuple[str, str], tuple[int, ...]], dict[str, int]]:
+def _tasks(
+    top: Table, simulator: str
+) -> tuple[dict[tuple[str, str], tuple[int, ...]], dict[str, int]]:
     """``[[tasks]]`` blocks: a task suite, task names or ``"all"``, and episodes."""
     tasks: dict[tuple[str, str], tuple[int, ...]] = {}
     horizons: dict[str, int] = {}
+    ids: dict[str, tuple[str, str]] = {}
     blocks = top.tables("tasks")
     if not blocks:
         raise UsageError(f"{top.where}: no [[tasks]] block: a suite needs at least one task")
@@ -189,6 +199,12 @@ def _tasks(top: Table) -> tuple[dict[tuple[str, str], tuple[int, ...]], dict[str
         listed = block.texts_or_text("tasks")
         episodes = parse_episodes(block.raw("episodes"), f"{block.where}: episodes")
         known = catalog.find(task_suite)
+        # A simulator of ``module:attr`` may run anybody's tasks; a name is what it says.
+        if known is not None and known.simulator != simulator and ":" not in simulator:
+            raise UsageError(
+                f"{block.where}: task suite {task_suite!r} belongs to simulator"
+                f" {known.simulator!r}, but the suite's simulator is {simulator!r}"
+            )
         if known is not None:
             names = known.tasks if listed == "all" else tuple(listed)
             unknown = sorted(set(names) - set(known.tasks))
@@ -216,9 +232,25 @@ def _tasks(top: Table) -> tuple[dict[tuple[str, str], tuple[int, ...]], dict[str
         for task in names:
             if (task_suite, task) in tasks:
                 raise UsageError(f"{block.where}: task {task!r} is listed twice")
+            _check_id(task_suite, task, ids, block.where)
             tasks[task_suite, task] = episodes
         block.finish()
     return tasks, horizons
+
+
+def _check_id(task_suite: str, task: str, ids: dict[str, tuple[str, str]], where: str) -> None:
+    """A task's part of a node's id must be readable in a shell, and no other task's."""
+    for name in (task_suite, task):
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", name):
+            raise UsageError(
+                f"{where}: {name!r} cannot be part of a node's id: use letters, digits and _ . + -"
+            )
+    known = ids.setdefault(f"{task_suite}-{task}", (task_suite, task))
+    if known != (task_suite, task):
+        raise UsageError(
+            f"{where}: {task_suite!r} with {task!r} and {known[0]!r} with {known[1]!r} would give"
+            " their nodes the same ids"
+        )
 
 
 def parse_episodes(value: object, where: str) -> tuple[int, ...]:
@@ -234,7 +266,10 @@ def parse_episodes(value: object, where: str) -> tuple[int, ...]:
             if match is None:
                 raise UsageError(f"{where}: {value!r} is not like '0:10', '3' or '0,4,7:9'")
             first = int(match[1])
-            numbers.update(range(first, int(match[2])) if match[2] else (first,))
+            stop = int(match[2]) if match[2] else first + 1
+            if max(first, stop - 1) > EPISODE_LIMIT:
+                raise UsageError(f"{where}: {value!r} goes beyond episode {EPISODE_LIMIT}")
+            numbers.update(range(first, stop))
     elif isinstance(value, list) and all(type(v) is int and v >= 0 for v in value):
         numbers.update(value)
     else:

@@ -41,14 +41,26 @@ class Table:
             raise self._wrong(key, value, "a non-empty string")
         return value
 
-    def integer(self, key: str, *, minimum: int | None = None, default: int | None = None) -> int:
-        """An integer, at least ``minimum``."""
+    def integer(
+        self,
+        key: str,
+        *,
+        minimum: int | None = None,
+        maximum: int | None = None,
+        default: int | None = None,
+    ) -> int:
+        """An integer, at least ``minimum`` and at most ``maximum``."""
         if default is not None and key not in self._values:
             return default
         value = self.raw(key)
-        if type(value) is not int or (minimum is not None and value < minimum):
-            least = "" if minimum is None else f" of at least {minimum}"
-            raise self._wrong(key, value, f"an integer{least}")
+        bounds = [f"of at least {minimum}"] if minimum is not None else []
+        bounds += [f"of at most {maximum}"] if maximum is not None else []
+        if (
+            type(value) is not int
+            or (minimum is not None and value < minimum)
+            or (maximum is not None and value > maximum)
+        ):
+            raise self._wrong(key, value, " ".join(["an integer", " and ".join(bounds)]).strip())
         return value
 
     def number(self, key: str, *, minimum: float | None = None) -> float:
@@ -69,10 +81,12 @@ class Table:
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of distinct, non-empty strings."""
+        """A list of distinct, non-empty strings, at least one."""
         value = self.raw(key)
         if not isinstance(value, list) or not all(isinstance(v, str) and v for v in value):
             raise self._wrong(key, value, "a list of strings")
+        if not value:
+            raise self._wrong(key, value, "a list with something in it")
         if len(set(value)) != len(value):
             raise self._wrong(key, value, "a list without repetition")
         return tuple(value)
