@@ -6,9 +6,11 @@ compared; those live under ``timing`` and ``where``, which comparisons leave out
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
+
+from pytest_vla_shift.protocol.identity import digest
 
 SCHEMA = 1
 """Raised whenever a reader of the old rows would misread the new ones."""
@@ -111,48 +113,146 @@ class RolloutRecord:
         if row.get("kind") != "rollout" or row.get("schema") != SCHEMA:
             raise ValueError(f"kind {row.get('kind')!r}, schema {row.get('schema')!r}")
         fields = {k: v for k, v in row.items() if k not in ("kind", "schema")}
-        known = set(cls.__dataclass_fields__)
-        if set(fields) != known:
-            raise ValueError(f"fields differ: {sorted(set(fields) ^ known)}")
-        return cls(**_typed(fields))  # type: ignore[arg-type]  # _typed checked them
+        if set(fields) != set(_READERS):
+            raise ValueError(f"fields differ: {sorted(set(fields) ^ set(_READERS))}")
+        read = _read(_READERS, fields)
+        record = cls(**read)  # type: ignore[arg-type]  # _READERS has each field's own type
+        _check(record)
+        return record
 
 
-def _typed(fields: dict[str, JSON]) -> dict[str, object]:
-    """JSON's lists back into tuples, and the stages into their class, with types checked."""
-    out: dict[str, object] = dict(fields)
-    stages = fields["stages"]
-    if isinstance(stages, dict):
-        milestones, completed = stages.get("milestones"), stages.get("completed")
-        first, progress = stages.get("first_incomplete"), stages.get("progress")
-        if not isinstance(milestones, list) or not isinstance(completed, dict):
-            raise ValueError("stages")
-        if not isinstance(progress, int | float) or not (first is None or isinstance(first, str)):
-            raise ValueError("stages")
-        out["stages"] = StageResult(
-            milestones=tuple(str(name) for name in milestones),
-            completed={str(k): int(v) for k, v in completed.items() if isinstance(v, int)},
-            first_incomplete=first,
-            progress=float(progress),
-            complete=bool(stages.get("complete")),
-        )
-    elif stages is not None:
-        raise ValueError("stages")
-    for name in ("initial_predicates", "interventions"):
-        value = fields[name]
+def _check(record: RolloutRecord) -> None:
+    """What no field can say alone."""
+    done = record.status == "done"
+    if record.status not in ("done", "error"):
+        raise ValueError(f"status: {record.status!r} is neither 'done' nor 'error'")
+    if done != (record.success is not None):
+        raise ValueError(f"success: {record.success!r} with status {record.status!r}")
+    if done != (record.stages is not None):
+        raise ValueError(f"stages: {record.stages!r} with status {record.status!r}")
+    if done != (record.error is None):
+        raise ValueError(f"error: {record.error!r} with status {record.status!r}")
+    if record.key != digest(record.identity):
+        raise ValueError("key: it is not the digest of identity")
+
+
+Reader = Callable[[JSON], object]
+
+
+def _read(readers: Mapping[str, Reader], values: Mapping[str, JSON]) -> dict[str, object]:
+    """Every value through its reader; an error names the field."""
+    read: dict[str, object] = {}
+    for name, reader in readers.items():
+        try:
+            read[name] = reader(values[name])
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    return read
+
+
+def _text(value: JSON) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text")
+    return value
+
+
+def _count(value: JSON) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is not a count")
+    return value
+
+
+def _number(value: JSON) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is not a number")
+    return float(value)
+
+
+def _truth(value: JSON) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _object(value: JSON) -> dict[str, JSON]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} is not an object")
+    return value
+
+
+def _optional(reader: Reader) -> Reader:
+    return lambda value: None if value is None else reader(value)
+
+
+def _each(reader: Reader) -> Reader:
+    """A list as a tuple, item by item."""
+
+    def read(value: JSON) -> tuple[object, ...]:
         if not isinstance(value, list):
-            raise ValueError(name)
-        out[name] = tuple(value)
-    receipts = fields["receipts"]
-    if not isinstance(receipts, list):
-        raise ValueError("receipts")
-    out["receipts"] = tuple(tuple(r) for r in receipts if isinstance(r, list))
-    error = fields["error"]
-    out["error"] = None if error is None else tuple(error) if isinstance(error, list) else error
-    for name, kind in (("key", str), ("task", str), ("episode", int), ("steps", int)):
-        if not isinstance(fields[name], kind):
-            raise ValueError(name)
-    if fields["status"] not in ("done", "error"):
-        raise ValueError("status")
-    if (fields["status"] == "done") != isinstance(fields["success"], bool):
-        raise ValueError("success")
-    return out
+            raise ValueError(f"{value!r} is not a list")
+        return tuple(reader(item) for item in value)
+
+    return read
+
+
+def _values(reader: Reader) -> Reader:
+    """An object, value by value."""
+    return lambda value: {name: reader(item) for name, item in _object(value).items()}
+
+
+def _receipt(value: JSON) -> tuple[str, JSON, JSON]:
+    if not isinstance(value, list) or len(value) != 3:
+        raise ValueError(f"{value!r} is not field, before, after")
+    return _text(value[0]), value[1], value[2]
+
+
+def _error(value: JSON) -> tuple[str, str]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError(f"{value!r} is not kind and message")
+    return _text(value[0]), _text(value[1])
+
+
+def _stages(value: JSON) -> StageResult:
+    found = _object(value)
+    if set(found) != set(_STAGE_READERS):
+        raise ValueError(f"fields differ: {sorted(set(found) ^ set(_STAGE_READERS))}")
+    read = _read(_STAGE_READERS, found)
+    return StageResult(**read)  # type: ignore[arg-type]  # as for the record
+
+
+_STAGE_READERS: dict[str, Reader] = {
+    "milestones": _each(_text),
+    "completed": _values(_count),
+    "first_incomplete": _optional(_text),
+    "progress": _number,
+    "complete": _truth,
+}
+
+_READERS: dict[str, Reader] = {
+    "key": _text,
+    "identity": _object,
+    "suite": _text,
+    "task_suite": _text,
+    "task": _text,
+    "episode": _count,
+    "condition": _text,
+    "axis": _optional(_text),
+    "level": _optional(_text),
+    "status": _text,
+    "success": _optional(_truth),
+    "steps": _count,
+    "decisions": _count,
+    "stages": _optional(_stages),
+    "stage_disagreement": _truth,
+    "initial_predicates": _each(_text),
+    "fingerprint": _values(_text),
+    "receipts": _each(_receipt),
+    "interventions": _each(_object),
+    "policy_seed": _count,
+    "seed_note": _text,
+    "actions_digest": _optional(_text),
+    "error": _optional(_error),
+    "attempts": _count,
+    "timing": _values(_number),
+    "where": _values(_text),
+}

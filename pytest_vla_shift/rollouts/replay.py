@@ -10,7 +10,7 @@ from pytest_vla_shift.protocol.errors import InfrastructureError, SimulatorError
 from pytest_vla_shift.rollouts.engine import Engine
 from pytest_vla_shift.rollouts.record import RolloutRecord
 from pytest_vla_shift.rollouts.request import RolloutRequest
-from pytest_vla_shift.rollouts.rollout import Measured, settle, start
+from pytest_vla_shift.rollouts.rollout import Measured, actions_digest, settle, start
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,12 +30,16 @@ def replay_frames(
     The last frame shows the state in which the rollout ended.
 
     Raises:
-        ReplayDiffers: there are no actions to replay, or the replay ended differently.
+        ReplayDiffers: the actions are gone or are not those of the record, or the replay ended
+            differently.
+        UnreadableActions: their file is damaged.
         SimulatorError: the simulator failed.
     """
     actions = engine.store.actions(record.key)
     if actions is None:
         raise ReplayDiffers("the recorded actions are gone")
+    if actions_digest(actions) != record.actions_digest:
+        raise ReplayDiffers("the actions on disk are not those that the record is about")
     simulator = engine.simulator(request.suite)
     frames: list[NDArray[np.uint8]] = []
     measured = Measured()

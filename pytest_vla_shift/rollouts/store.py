@@ -7,7 +7,7 @@ Layout of a run's directory::
     rollouts/actions/<key>.npz        executed actions, (steps, D) float64
     rollouts/frames/<key>/<camera>.jpg     first frame after settling
     rollouts/claims/<key>             lock files, empty
-    rollouts/archive/<n>/             what --vla-fresh set aside; never deleted
+    rollouts/archive/<n>/             what --vla-fresh set aside, videos as well; never deleted
 
 A line is written by one ``write`` call after everything that it refers to is on disk. Each process
 writes a file of its own, so a half-written last line of a killed process damages nothing else.
@@ -19,13 +19,15 @@ import fcntl
 import json
 import os
 import uuid
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vla_shift.protocol.errors import UsageError
+from pytest_vla_shift.protocol.errors import InfrastructureError, UsageError
 from pytest_vla_shift.rollouts.record import JSON, SCHEMA, RolloutRecord
 
 if TYPE_CHECKING:
@@ -48,6 +50,12 @@ class BadRow:
     file: str
     line: int
     reason: str
+
+
+class UnreadableActions(InfrastructureError):
+    """A file of recorded actions is damaged, or holds something else than actions."""
+
+    kind = "unreadable actions"
 
 
 class Store:
@@ -84,11 +92,10 @@ class Store:
             with file.open("rb") as stream:
                 stream.seek(offset)
                 data = stream.read()
-            for line in data.splitlines(keepends=True):
-                if not line.endswith(b"\n"):
-                    # Being written at this moment, or cut off when its process was killed.
-                    break
-                offset, line_number = offset + len(line), line_number + 1
+            # What comes after the last newline is being written at this moment, or was cut off when
+            # its process was killed. (splitlines would also break at a carriage return.)
+            for line in data.split(b"\n")[:-1]:
+                offset, line_number = offset + len(line) + 1, line_number + 1
                 self._take(file.name, line_number, line)
             self._offsets[file] = (offset, line_number)
 
@@ -102,13 +109,13 @@ class Store:
 
     def _take(self, file: str, number: int, line: bytes) -> None:
         try:
-            row = json.loads(line)
+            row = json.loads(line, parse_constant=_no_constant)
             if not isinstance(row, dict):
                 raise ValueError("not an object")
             if row.get("kind") == "started":
                 return
             record = RolloutRecord.from_json(row)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             self.bad_rows.append(BadRow(file, number, str(error)))
             return
         known = self._records.get(record.key)
@@ -173,14 +180,24 @@ class Store:
         self.refresh()
 
     def actions(self, key: str) -> NDArray[np.float64] | None:
-        """The executed actions of ``key``, (steps, D), or None if the file is gone."""
+        """The executed actions of ``key``, (steps, D), or None if the file is gone.
+
+        Raises:
+            UnreadableActions: the file is damaged or hostile. Nothing in it is ever executed.
+        """
         import numpy as np
 
         path = self.root / "actions" / f"{key}.npz"
         if not path.exists():
             return None
-        with np.load(path, allow_pickle=False) as file:
-            actions: NDArray[np.float64] = file["actions"]
+        try:
+            # Not np.load: it tries other formats where a file is no archive.
+            with zipfile.ZipFile(path) as archive, archive.open("actions.npy") as member:
+                actions = np.lib.format.read_array(member, allow_pickle=False)
+        except _DAMAGED as error:
+            raise UnreadableActions(f"{path}: {type(error).__name__}: {error}") from error
+        if actions.dtype != np.float64 or actions.ndim != 2:
+            raise UnreadableActions(f"{path}: {actions.dtype} of shape {actions.shape}")
         return actions
 
     def frames(self, key: str) -> dict[str, Image]:
@@ -200,8 +217,11 @@ class Store:
 
         path = self.root / "actions" / f"{key}.npz"
         part = path.with_name(f".{key}-{uuid.uuid4().hex}.npz")
-        np.savez_compressed(part, actions=actions)
-        part.replace(path)
+        try:
+            np.savez_compressed(part, actions=actions)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)  # there only if the disk is full
 
     def _append(self, row: Mapping[str, JSON]) -> None:
         if self._file is None:
@@ -215,6 +235,26 @@ class Store:
             # The disk is full: close the file, so that its broken last line stays the last.
             self.close()
             raise OSError(f"only {written} of {len(line)} bytes of a record were written")
+
+
+_DAMAGED = (
+    OSError,  # truncated in the middle of a member, or not readable
+    ValueError,  # not an array; or an array of objects, which would take a pickle
+    KeyError,  # no such member
+    EOFError,
+    MemoryError,  # a header that claims more than there is
+    OverflowError,
+    NotImplementedError,  # a compression that nobody here has used
+    RuntimeError,  # encrypted
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What zipfile and numpy raise on bytes that :meth:`Store.write` did not write."""
+
+
+def _no_constant(text: str) -> object:
+    """NaN and the infinities are not JSON, and no measured value of ours."""
+    raise ValueError(f"{text} is not a value of a record")
 
 
 def make_writable(directory: Path) -> None:
@@ -238,17 +278,22 @@ def make_writable(directory: Path) -> None:
 
 
 def archive(directory: Path) -> Path | None:
-    """Set every row of a run aside (``--vla-fresh``), read or not. Nothing is deleted.
+    """Set every row of a run aside (``--vla-fresh``), read or not, with all that belongs to it.
 
-    Only while no store is open on it. Returns where the rows are, or None if there were none.
+    Nothing is deleted. Only while no store is open on it. Returns where the rows are, or None if
+    there were none.
     """
     root = directory / "rollouts"
     files = sorted(root.glob("results-*.jsonl"))
     if not files:
         return None
-    number = 1 + len(list((root / "archive").glob("*")))
-    target = root / "archive" / f"{number:03d}"
+    numbers = [int(old.name) for old in (root / "archive").glob("*") if old.name.isdecimal()]
+    target = root / "archive" / f"{max(numbers, default=0) + 1:03d}"
     target.mkdir(parents=True)
     for file in files:
         file.rename(target / file.name)
+    # The same keys will be written again: what stays here would be taken for the new rollouts'.
+    for folder in (root / "actions", root / "frames", directory / "videos"):
+        if folder.is_dir():
+            folder.rename(target / folder.name)
     return target
