@@ -220,7 +220,10 @@ def make_record(
         steps=got.steps,
         decisions=got.decisions,
         stages=stages,
-        stage_disagreement=stages is not None and stages.complete != success,
+        # A task without milestones has nothing to disagree with.
+        stage_disagreement=stages is not None
+        and bool(stages.milestones)
+        and stages.complete != success,
         initial_predicates=got.initial_predicates,
         fingerprint=got.fingerprint,
         receipts=tuple(_receipt(r.field, r.before, r.after) for r in got.receipts),

@@ -52,11 +52,7 @@ class RolloutRandomness:
             random.setstate(python)
             np.random.set_state(numpy)
             if torch is not None:
-                self._torch = torch.get_rng_state()
-                torch.set_rng_state(outer)
-            if cuda is not None:
-                self._cuda = cuda.get_rng_state_all()
-                cuda.set_rng_state_all(outer_cuda)
+                self._leave_torch(torch, outer, outer_cuda)
 
     def _enter_torch(self, torch: ModuleType, cuda: ModuleType | None) -> None:
         """torch's own generators; ``manual_seed`` also seeds CUDA, so it comes first."""
@@ -69,6 +65,20 @@ class RolloutRandomness:
                 cuda.manual_seed_all(self._seed)
             else:
                 cuda.set_rng_state_all(self._cuda)
+
+    def _leave_torch(self, torch: ModuleType, outer: object, outer_cuda: object) -> None:
+        """Keep what the body left and give the process's own back.
+
+        CUDA may have been initialised within the body. Its generators then began at this
+        rollout's seed (``manual_seed`` is kept by torch until then), and there is no outer state.
+        """
+        self._torch = torch.get_rng_state()
+        torch.set_rng_state(outer)
+        cuda = _cuda(torch)
+        if cuda is not None:
+            self._cuda = cuda.get_rng_state_all()
+            if outer_cuda is not None:
+                cuda.set_rng_state_all(outer_cuda)
 
 
 def _torch() -> ModuleType | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_vla_shift.policies.guard import ask, begin
-from pytest_vla_shift.protocol.errors import InvalidScene, NotAPair
+from pytest_vla_shift.protocol.errors import InvalidScene, NotAPair, SimulatorError
 from pytest_vla_shift.protocol.identity import digest
 from pytest_vla_shift.protocol.observation import EpisodeInfo, Goal
 from pytest_vla_shift.rollouts.randomness import RolloutRandomness
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_vla_shift.policies.protocol import Policy
     from pytest_vla_shift.protocol.observation import Image
-    from pytest_vla_shift.simulators.protocol import Prepared, Simulator
+    from pytest_vla_shift.simulators.protocol import Prepared, Simulator, StepResult
 
 
 @dataclass(slots=True)
@@ -89,6 +89,7 @@ def run_rollout(
 def start(simulator: Simulator, request: RolloutRequest, measured: Measured) -> Prepared:
     """Restore the episode, take its fingerprint, apply the shift."""
     prepared = simulator.prepare(request.episode)
+    _check_stages(prepared)
     measured.fingerprint = {
         **prepared.fingerprint,
         "instruction": digest(prepared.instruction),
@@ -97,6 +98,20 @@ def start(simulator: Simulator, request: RolloutRequest, measured: Measured) -> 
     if request.interventions:
         measured.receipts = simulator.apply(request.interventions)
     return prepared
+
+
+def _check_stages(prepared: Prepared) -> None:
+    """Milestones must be told apart by name, and each must have a predicate that is reported."""
+    names = [milestone.name for milestone in prepared.stages.milestones()]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SimulatorError(f"the simulator names two milestones alike: {', '.join(twice)}")
+    wanted = {milestone.predicate for milestone in prepared.stages.milestones()}
+    absent = sorted(wanted - set(prepared.predicates))
+    if absent:
+        raise SimulatorError(
+            f"milestones need predicates that the simulator does not report: {', '.join(absent)}"
+        )
 
 
 def settle(
@@ -181,6 +196,7 @@ def _drive(
         measured.decisions += 1
         chunk = chunk[: min(spec.replan, request.horizon - measured.steps)]
         result = simulator.step(chunk)
+        _check_result(result, len(chunk), len(prepared.predicates))
         for offset, row in enumerate(result.predicates, start=1):
             values = dict(zip(prepared.predicates, row.tolist(), strict=True))
             tracker.update(measured.steps + offset, values)
@@ -189,6 +205,19 @@ def _drive(
         measured.success = result.success
     measured.actions = np.concatenate(executed)
     measured.stages = tracker.result()
+
+
+def _check_result(result: StepResult, asked: int, predicates: int) -> None:
+    """A wrong count would misplace every later step, and a zero would go on forever."""
+    if not 1 <= result.steps <= asked or (result.steps < asked and not result.success):
+        raise SimulatorError(
+            f"the simulator executed {result.steps} of {asked} actions, success {result.success}"
+        )
+    if result.predicates.shape != (result.steps, predicates):
+        raise SimulatorError(
+            f"the simulator reported predicates of shape {result.predicates.shape} for"
+            f" {result.steps} steps and {predicates} predicates"
+        )
 
 
 def actions_digest(actions: NDArray[np.float64]) -> str:
