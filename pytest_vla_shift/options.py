@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -117,7 +118,6 @@ def read_options(config: pytest.Config) -> RunConfig:
     video = _value(config, "video")
     if video is not None and video not in VIDEO:
         raise UsageError(f"--vla-video: {video!r} is none of {', '.join(VIDEO)}")
-    reports = _value(config, "reports")
     run = _value(config, "run") or _default_run(config, policy)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", run):
         raise UsageError(f"--vla-run: {run!r} must be a plain folder name")
@@ -128,7 +128,7 @@ def read_options(config: pytest.Config) -> RunConfig:
         list_only=bool(config.getoption("--vla-list")),
         envs=_envs(_value(config, "envs")),
         rollout_timeout_s=_seconds(_value(config, "rollout-timeout")),
-        reports=config.rootpath / "reports" if reports is None else Path(reports).absolute(),
+        reports=_reports(config),
         run=run,
         fresh=bool(config.getoption("--vla-fresh")),
         video=video or "degraded",
@@ -141,6 +141,16 @@ def _value(config: pytest.Config, name: str) -> str | None:
     if given is None and name != "run":
         given = config.getini(f"vla_{name.replace('-', '_')}")
     return None if given is None or given == "" else str(given)
+
+
+def _reports(config: pytest.Config) -> Path:
+    """A path of the command line is relative to where it was typed, one of the ini to its file."""
+    value = _value(config, "reports")
+    if value is None:
+        return config.rootpath / "reports"
+    if config.getoption("--vla-reports") is not None:
+        return config.invocation_params.dir / value
+    return (config.rootpath if config.inipath is None else config.inipath.parent) / value
 
 
 def _words(config: pytest.Config, name: str) -> tuple[str, ...]:
@@ -215,11 +225,12 @@ def _default_run(config: pytest.Config, policy: str | None) -> str:
     """
     paths = []
     for argument in config.args:
-        path = (config.invocation_params.dir / argument.split("::", 1)[0]).absolute()
+        # normpath and not resolve: a link keeps the name by which it was asked for.
+        path = Path(os.path.normpath(config.invocation_params.dir / argument.split("::", 1)[0]))
         paths.append(path.parent if path.suffix == ".py" else path)
     common = paths[0] if paths else config.rootpath
     for path in paths[1:]:
         while common not in (path, *path.parents):
             common = common.parent
     words = f"{policy or 'plan'}-{common.name or 'root'}"
-    return re.sub(r"[^A-Za-z0-9._+-]+", "-", words).strip("-.")
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", words).strip("-._+")

@@ -53,22 +53,25 @@ class VideoMaker:
         path = self._directory / f"{pair.shifted.key}.mp4"
         if not path.exists():
             try:
-                clean, shifted = self._clean_frames(pair), self._frames(pair, pair.shifted)
-            except InfrastructureError as error:
+                self._write(pair, path)
+            except (InfrastructureError, OSError) as error:
                 pair.notes.append(f"no video: {error}")
                 return
-            self._directory.mkdir(parents=True, exist_ok=True)
-            side_by_side(
-                VideoArm(clean, "clean", outcome(pair.clean.success, pair.clean.steps)),
-                VideoArm(
-                    shifted,
-                    pair.cell.condition.name,
-                    outcome(pair.shifted.success, pair.shifted.steps),
-                ),
-                path,
-                fps=SPEED * self._engine.info(pair.suite).control_hz / EVERY,
-            )
         pair.video = path
+
+    def _write(self, pair: Pair, path: Path) -> None:
+        clean, shifted = self._clean_frames(pair), self._frames(pair, pair.shifted)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        side_by_side(
+            VideoArm(clean, "clean", outcome(pair.clean.success, pair.clean.steps)),
+            VideoArm(
+                shifted,
+                pair.cell.condition.name,
+                outcome(pair.shifted.success, pair.shifted.steps),
+            ),
+            path,
+            fps=SPEED * self._engine.info(pair.suite).control_hz / EVERY,
+        )
 
     def _clean_frames(self, pair: Pair) -> NDArray[np.uint8]:
         if self._clean is None or self._clean[0] != pair.clean.key:
