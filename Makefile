@@ -33,6 +33,7 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks.plugin_load
 	$(BIN)/python -m benchmarks.boundary_overhead
+	$(BIN)/python -m benchmarks.libero_step
 
 expert-table: $(READY)
 	for suite in libero_object libero_spatial libero_goal; do \
