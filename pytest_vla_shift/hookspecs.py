@@ -8,8 +8,8 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_vla_shift.pair import Pair
-    from pytest_vla_shift.statistics.report import RunReport
     from pytest_vla_shift.rollouts.record import RolloutRecord
+    from pytest_vla_shift.statistics.report import RunReport
 
 
 @pytest.hookspec
