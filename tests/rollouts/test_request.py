@@ -1,0 +1,246 @@
+"""What a rollout is: its draw, its seed, and a key that sees everything that could matter."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pytest_vla_shift.policies.protocol import PolicySpec
+from pytest_vla_shift.protocol.errors import UsageError
+from pytest_vla_shift.protocol.identity import differing_fields, digest
+from pytest_vla_shift.protocol.observation import Episode
+from pytest_vla_shift.protocol.plan import plan
+from pytest_vla_shift.protocol.suite import Suite
+from pytest_vla_shift.rollouts import stages
+from pytest_vla_shift.rollouts.request import RolloutRequest, check_axes, request
+from pytest_vla_shift.simulators.protocol import SimulatorInfo
+from tests.fakes.toy_policies import Expert, Flaky
+from tests.fakes.toy_simulator import INFO
+from tests.rollouts.toy import requested, toy_suite
+
+SPEC = PolicySpec("p", "1", ("front",), chunk=8, replan=4, seeded=True)
+EPISODE = Episode("toy", "reach_left", 1)
+
+
+def made(
+    suite: Suite,
+    condition: str = "base-L2",
+    spec: PolicySpec = SPEC,
+    info: SimulatorInfo = INFO,
+    args: dict[str, str] | None = None,
+    episode: Episode = EPISODE,
+) -> RolloutRequest:
+    return request(suite, episode, suite.condition(condition), info, spec, args or {})
+
+
+def test_the_same_arguments_make_the_same_request() -> None:
+    assert made(toy_suite()) == made(toy_suite())
+
+
+def test_one_draw_serves_all_levels_of_an_axis() -> None:
+    suite = toy_suite()
+    draws = [made(suite, f"base-L{level}").interventions[0].draw for level in (1, 2, 3)]
+    assert draws[0] == draws[1] == draws[2]
+    assert draws[0]
+    magnitudes = [made(suite, f"base-L{n}").interventions[0].parameters for n in (1, 2, 3)]
+    assert [m["sigma_xy_m"] for m in magnitudes] == [0.001, 0.2, 1.0]
+
+
+def test_draws_differ_between_episodes_tasks_axes_and_draw_seeds() -> None:
+    suite = toy_suite(
+        ("[axes.blur]", '[axes.base2]\nshift = "base"\nL1 = { sigma_xy_m = 0.1,'
+         " sigma_yaw_deg = 0.0 }\n[axes.blur]")
+    )  # fmt: skip
+    requests = [
+        *(made(suite, episode=Episode("toy", "reach_left", index)) for index in range(3)),
+        made(suite, episode=Episode("toy", "reach_right", 1)),
+        made(suite, "base2-L1"),
+        made(toy_suite(("draw_seed = 0", "draw_seed = 1"))),
+    ]
+    draws = {tuple(sorted(r.interventions[0].draw.items())) for r in requests}
+    assert len(draws) == len(requests)
+
+
+def test_a_draw_does_not_depend_on_what_was_drawn_before() -> None:
+    suite = toy_suite()
+    first = made(suite).interventions[0].draw
+    np.random.seed(0)
+    for index in range(2, 100):  # beyond what is kept
+        made(suite, episode=Episode("toy", "reach_left", index))
+    assert made(suite).interventions[0].draw == first
+
+
+def test_the_identity_has_all_that_could_change_a_number() -> None:
+    found = made(toy_suite(), args={"size": "small"})
+    assert found.identity == {
+        "schema": 1,
+        "simulator": {
+            "name": INFO.name,
+            "versions": {"toy": "1"},
+            "recipe": 1,
+            "renderer": "none",
+            "env_seed": 0,
+        },
+        "suite": "toy_suite",
+        "episode": ["toy", "reach_left", 1],
+        "condition": {
+            "name": "base-L2",
+            "interventions": [
+                {
+                    "axis": "base",
+                    "shift": "base",
+                    "level": "L2",
+                    "parameters": {"sigma_xy_m": 0.2, "sigma_yaw_deg": 0.0},
+                    "draw": dict(found.interventions[0].draw),
+                    "revision": 1,
+                }
+            ],
+        },
+        "horizon": 60,
+        "settle": {"steps": 10, "speed_m_s": 0.05},
+        "success_rule": "simulator's own check, first true step ends the rollout",
+        "stages": stages.REVISION,
+        "observation": {
+            "cameras": ["front"],
+            "size": [16, 16],
+            "origin": "upper left, upright",
+            "order": "RGB",
+            "dtype": "uint8",
+            "privileged": False,
+        },
+        "policy": {
+            "name": "p",
+            "revision": "1",
+            "args": {"size": "small"},
+            "chunk": 8,
+            "replan": 4,
+            "action_dim": 7,
+            "seeded": True,
+        },
+        "policy_seed": found.policy_seed,
+    }
+    assert found.key == digest(found.identity)
+
+
+SUITES = {
+    "env_seed = 0": "env_seed = 1",
+    "policy_seed = 0": "policy_seed = 1",
+    "draw_seed = 0": "draw_seed = 1",
+    "settle_steps = 10": "settle_steps = 11",
+    "settle_speed_m_s = 0.05": "settle_speed_m_s = 0.06",
+    "height = 16": "height = 17",
+    "width = 16": "width = 17",
+    "horizon = 60": "horizon = 61",
+    'name = "toy_suite"': 'name = "other"',
+    "sigma_xy_m = 0.2": "sigma_xy_m = 0.21",
+}
+
+
+@pytest.mark.parametrize("before", SUITES)
+def test_another_suite_is_another_key(before: str) -> None:
+    assert made(toy_suite((before, SUITES[before]))).key != made(toy_suite()).key
+
+
+@pytest.mark.parametrize(
+    "spec, field",
+    [
+        (replace(SPEC, name="q"), "policy.name"),
+        (replace(SPEC, revision="2"), "policy.revision"),
+        (replace(SPEC, chunk=9), "policy.chunk"),
+        (replace(SPEC, replan=3), "policy.replan"),
+        (replace(SPEC, action_dim=8), "policy.action_dim"),
+        (replace(SPEC, cameras=("front", "wrist")), "observation.cameras"),
+        (replace(SPEC, cameras=("wrist",)), "observation.cameras"),
+        (replace(SPEC, privileged=True), "observation.privileged"),
+        (replace(SPEC, seeded=False), "policy.seeded"),
+    ],
+)
+def test_another_policy_is_another_key_that_names_the_field(spec: PolicySpec, field: str) -> None:
+    one, other = made(toy_suite()), made(toy_suite(), spec=spec)
+    assert one.key != other.key
+    assert differing_fields(one.identity, other.identity) == [field]
+
+
+@pytest.mark.parametrize(
+    "info, field",
+    [
+        (replace(INFO, name="other"), "simulator.name"),
+        (replace(INFO, versions={"toy": "2"}), "simulator.versions.toy"),
+        (replace(INFO, versions={"toy": "1", "mujoco": "3"}), "simulator.versions.mujoco"),
+        (replace(INFO, recipe=2), "simulator.recipe"),
+        (replace(INFO, renderer="egl"), "simulator.renderer"),
+    ],
+)
+def test_another_simulator_is_another_key_that_names_the_field(
+    info: SimulatorInfo, field: str
+) -> None:
+    one, other = made(toy_suite()), made(toy_suite(), info=info)
+    assert one.key != other.key
+    assert differing_fields(one.identity, other.identity) == [field]
+
+
+def test_policy_arguments_are_in_the_key() -> None:
+    keys = {made(toy_suite(), args=args).key for args in ({}, {"a": "1"}, {"a": "2"}, {"b": "1"})}
+    assert len(keys) == 4
+
+
+def test_what_is_only_for_people_is_not_in_the_key() -> None:
+    assert made(toy_suite(('title = "Toy"', 'title = "Other"'))).key == made(toy_suite()).key
+
+
+def test_every_cell_has_a_key_of_its_own_and_shares_the_episodes_clean_one() -> None:
+    suite = toy_suite()
+    cells = plan(suite)
+    keys = [request(suite, c.episode, c.condition, INFO, SPEC, {}).key for c in cells]
+    clean = [made(suite, "clean", episode=episode).key for episode in suite.all_episodes()]
+    assert len({*keys, *clean}) == len(cells) + 6
+
+
+@pytest.mark.parametrize(
+    "seeded, notes",
+    [
+        (True, {"clean": "shared", "base-L1": "shared", "null": "other"}),
+        (False, {"clean": "inert", "base-L1": "inert", "null": "inert"}),
+    ],
+)
+def test_both_arms_share_a_seed_but_for_the_null_arm_of_a_seeded_policy(
+    seeded: bool, notes: dict[str, str]
+) -> None:
+    policy = Flaky() if seeded else Expert()
+    requests = {name: requested(toy_suite(), name, policy) for name in notes}
+    assert {name: found.seed_note for name, found in requests.items()} == notes
+    clean, null = requests["clean"].policy_seed, requests["null"].policy_seed
+    assert requests["base-L1"].policy_seed == clean
+    assert (null != clean) == seeded
+    assert requested(toy_suite(), "clean", policy, index=1).policy_seed != clean
+
+
+def test_zero_magnitude_intervenes_nowhere_and_is_not_the_clean_rollout() -> None:
+    suite = toy_suite(("sigma_xy_m = 0.2", "sigma_xy_m = 0.0"))
+    shifted, clean = requested(suite, "base-L2"), requested(suite, "clean")
+    assert shifted.interventions == clean.interventions == ()
+    assert differing_fields(clean.identity, shifted.identity) == ["condition.name"]
+    assert shifted.key != clean.key
+
+
+def test_axes_are_checked_with_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_axes(toy_suite())
+    with pytest.raises(UsageError, match=r"toy\.toml: axis 'blur' L1: .*sigma_px"):
+        check_axes(toy_suite(("sigma_px = 1.0", "sigma_px = -1.0")))
+    with pytest.raises(UsageError, match="unknown shift 'gausian_blur'"):
+        check_axes(toy_suite(('"gaussian_blur"', '"gausian_blur"')))
+
+
+def test_the_keys_of_a_thousand_cells_take_less_than_a_second() -> None:
+    # 8 ms a cell, all of it looking the shift up, made 10,000 cells wait for over a minute.
+    suite = toy_suite(('"0:3"', '"0:100"'))
+    cells = plan(suite)
+    assert len(cells) == 1000
+    request(suite, cells[-1].episode, cells[-1].condition, INFO, SPEC, {})
+    began = time.process_time()
+    for cell in cells:
+        request(suite, cell.episode, cell.condition, INFO, SPEC, {})
+    assert time.process_time() - began < 1.0
