@@ -49,6 +49,29 @@ def test_a_killed_run_resumes_to_the_same_rows_and_aggregates(
     assert project.summary("whole") == uninterrupted.summary("whole")
 
 
+def test_a_killed_xdist_controller_resumes_as_well(
+    tmp_path: Path, uninterrupted: ToyProject
+) -> None:
+    project = ToyProject(tmp_path, options=("--vla-envs=1", "--vla-video=off", "-n2"))
+    project.environment["TOY_STEP_SECONDS"] = "0.003"
+    run = project.start("--vla-run=whole")
+    store = project.directory("whole") / "rollouts"
+    while sum(f.read_bytes().count(b'"rollout"') for f in store.glob("results-*.jsonl")) < 6:
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.002)
+    os.kill(run.pid, signal.SIGKILL)
+    # Its workers may still be at work for a moment: at once, so that both runs meet.
+    project.environment.clear()
+    project.run("--vla-run=whole", code=1)
+    run.communicate()
+
+    rows = project.outcomes("whole")
+    assert {str(row["key"]): row for row in rows} == {
+        str(row["key"]): row for row in uninterrupted.outcomes("whole")
+    }
+    assert project.summary("whole") == uninterrupted.summary("whole")
+
+
 def test_a_finished_run_executes_nothing_and_says_so(uninterrupted: ToyProject) -> None:
     before = uninterrupted.rows("whole")
     again = uninterrupted.run("--vla-run=whole", code=1)
