@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vla_shift.hooks import find_session
 from pytest_vla_shift.protocol.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +23,9 @@ def parametrise(metafunc: pytest.Metafunc) -> None:
     reference = suite_reference(metafunc.definition)
     if reference is None:
         return
+    # Loads numpy: not for a project whose own tests happen to have an argument of this name.
+    from pytest_vla_shift.hooks import find_session
+
     session = find_session(metafunc.config)
     if session is None:
         where = metafunc.definition.path.parent.name

@@ -130,9 +130,10 @@ def open_run(config: pytest.Config) -> None:
     try:
         run = read_options(config)
         _check_video(run)
-        if run.list_only:
+        if run.list_only or config.option.collectonly:
+            # Neither runs anything, so neither touches the run's directory.
             _without_xdist(config)
-            hooks = RunHooks(RobustnessSession(config, run, None), None, list_only=True)
+            hooks = RunHooks(RobustnessSession(config, run, None), None, list_only=run.list_only)
         else:
             hooks = _open_rollouts(config, run)
     except UsageError as error:

@@ -45,7 +45,7 @@ class RobustnessSession:
     Args:
         config: pytest's.
         run: what was asked for.
-        session_id: shared by all processes of one pytest run; None when only listing.
+        session_id: shared by all processes of one pytest run; None when nothing will run.
     """
 
     def __init__(self, config: pytest.Config, run: RunConfig, session_id: str | None) -> None:
@@ -113,7 +113,7 @@ class RobustnessSession:
             if self.run.list_only:
                 self._listed = [(suite, cell) for _, suite, cell in planned]
                 items.clear()
-            elif planned:
+            elif planned and self._session_id is not None:
                 self._open_engine(planned)
         except UsageError as error:
             output: dict[str, object] | None = getattr(self.config, "workeroutput", None)
