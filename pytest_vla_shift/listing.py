@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_vla_shift.options import RunConfig
+from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.protocol.plan import Cell, PlanCost, cost
 from pytest_vla_shift.protocol.suite import Suite
 from pytest_vla_shift.rollouts.store import Store
@@ -21,6 +22,8 @@ def plan_lines(planned: Sequence[tuple[Suite, Cell]], run: RunConfig, workers: i
         run: for the records from which a rollout's time is estimated.
         workers: processes that share the work.
     """
+    if not planned:
+        return ["no node is left: nothing would run"]
     lines: list[str] = []
     everything = [cell for _, cell in planned]
     suites = {suite.name: suite for suite, _ in planned}
@@ -43,7 +46,8 @@ def plan_lines(planned: Sequence[tuple[Suite, Cell]], run: RunConfig, workers: i
     total = cost(everything)
     per_rollout, source = _seconds_per_rollout(run)
     seconds = total.rollouts * per_rollout / workers
-    lines += ["all suites:", *_cost_lines(total)]
+    if len(suites) > 1:
+        lines += ["all suites:", *_cost_lines(total)]
     lines += [
         f"  about {_duration(seconds)} with {workers} process(es)",
         f"  at {per_rollout:.1f} s a rollout ({source})",
@@ -71,15 +75,17 @@ def _cost_lines(counted: PlanCost) -> list[str]:
 
 
 def _seconds_per_rollout(run: RunConfig) -> tuple[float, str]:
-    if (run.directory / "rollouts").is_dir():
-        walls = [
-            record.timing["wall"]
-            for record in Store(run.directory, "listing").records().values()
-            if record.status == "done" and "wall" in record.timing
-        ]
-        if walls:
-            return sum(walls) / len(walls), f"the mean of {len(walls)} recorded in this run"
-    return ASSUMED_S, "assumed, since nothing is recorded in this run yet"
+    nothing = ASSUMED_S, "assumed, since nothing is recorded in this run yet"
+    if not (run.directory / "rollouts").is_dir():
+        return nothing
+    try:
+        records = Store(run.directory, "listing").records().values()
+    except UsageError:
+        return ASSUMED_S, "assumed, since this run's records cannot be used"
+    walls = [r.timing["wall"] for r in records if r.status == "done" and "wall" in r.timing]
+    if not walls:
+        return nothing
+    return sum(walls) / len(walls), f"the mean of {len(walls)} recorded in this run"
 
 
 def _duration(seconds: float) -> str:
