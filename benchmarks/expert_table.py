@@ -19,6 +19,7 @@ import numpy as np
 from pytest_vla_shift.policies.scripted import TASKS, Scripted
 from pytest_vla_shift.protocol import catalog
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
+from pytest_vla_shift.rollouts.stages import StageTracker
 from pytest_vla_shift.simulators.libero import factory
 from pytest_vla_shift.simulators.protocol import SimulatorSettings
 
@@ -27,11 +28,18 @@ SETTLE_STEPS = 10
 
 @dataclass(frozen=True)
 class Row:
-    """One task: control steps to success of each episode, None for a failure."""
+    """One task.
+
+    Attributes:
+        task: its name.
+        steps: control steps to success of each episode, None for a failure.
+        incomplete: successes without all milestones, or not in their order.
+        cpu_seconds: of this process, building the world included.
+    """
 
     task: str
     steps: list[int | None]
-    stages_missed: int
+    incomplete: int
     cpu_seconds: float
 
 
@@ -42,7 +50,7 @@ def measure(
     simulator = factory(SimulatorSettings("libero", env_seed, (), 64, 64))
     policy = Scripted()
     steps: list[int | None] = []
-    missed = 0
+    incomplete = 0
     start = time.process_time()
     for index in episodes:
         episode = Episode(task_suite, task, index)
@@ -50,7 +58,8 @@ def measure(
         settle = np.tile(simulator.info.settle_action, (SETTLE_STEPS, 1))
         simulator.step(settle, stop_on_success=False)
         policy.reset(EpisodeInfo(episode, prepared.instruction, horizon, prepared.goal), seed=0)
-        latched = np.zeros(len(prepared.predicates), dtype=bool)
+        given = [name for name, true in simulator.predicates().items() if true]
+        tracker = StageTracker(prepared.stages, given)
         solved = None
         for step in range(1, horizon + 1):
             observation = simulator.observe(privileged=True)
@@ -59,14 +68,14 @@ def measure(
                 eef = np.round(observation.proprio["eef_pos"], 3)
                 print(index, step, policy.note, eef, np.round(actions[0], 2), flush=True)
             result = simulator.step(actions)
-            latched |= result.predicates.any(axis=0)
+            tracker.update(step, dict(zip(prepared.predicates, result.predicates[-1], strict=True)))
             if result.success:
                 solved = step
                 break
         steps.append(solved)
-        missed += solved is not None and not latched.all()
+        incomplete += solved is not None and not tracker.result().complete
     simulator.close()
-    return Row(task, steps, missed, time.process_time() - start)
+    return Row(task, steps, incomplete, time.process_time() - start)
 
 
 def table(task_suite: str, rows: list[Row]) -> str:
@@ -80,7 +89,7 @@ def table(task_suite: str, rows: list[Row]) -> str:
         spread = f"{statistics.median(done):.0f} ({max(done)})" if done else "-"
         offered = "yes" if row.task in TASKS.get(task_suite, ()) else "no"
         solved = f"{len(done)}/{len(row.steps)}"
-        lines.append(f"| {row.task} | {solved} | {spread} | {row.stages_missed} | {offered} |")
+        lines.append(f"| {row.task} | {solved} | {spread} | {row.incomplete} | {offered} |")
     total = sum(len(row.steps) for row in rows)
     failed = sum(row.steps.count(None) for row in rows)
     cpu = sum(row.cpu_seconds for row in rows) / max(total, 1)

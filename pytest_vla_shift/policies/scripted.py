@@ -50,9 +50,12 @@ TASKS: dict[str, tuple[str, ...]] = {
             "next_to_the_ramekin",
             "from_table_center",
             "on_the_cookie_box",
+            "in_the_top_drawer_of_the_wooden_cabinet",
             "on_the_ramekin",
+            "next_to_the_cookie_box",
             "on_the_stove",
             "next_to_the_plate",
+            "on_the_wooden_cabinet",
         )
     ),
     "libero_goal": (

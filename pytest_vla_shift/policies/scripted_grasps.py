@@ -23,7 +23,8 @@ class Grasp:
         up: the object's axis that points up when it stands.
         bottom: height of the object's origin above what it stands on, metres.
         rim: radius of the rim in the object's x-y plane if it is held there, else 0.
-        along: half-length of the object along its longest horizontal side, metres.
+        slide: metres by which the grip may be moved across the closing line, either way, to
+            keep the palm off a neighbour.
     """
 
     point: Triple
@@ -31,7 +32,7 @@ class Grasp:
     up: Triple = (0.0, 0.0, 1.0)
     bottom: float = 0.0
     rim: float = 0.0
-    along: float = 0.05
+    slide: float = 0.0
 
 
 _X, _Y, _Z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
@@ -46,9 +47,9 @@ GRASPS: dict[str, Grasp] = {
     "orange_juice": Grasp((0, 0.040, 0), closing=(_X, _Z), up=_Y, bottom=0.070),
     "bbq_sauce": Grasp((0, 0, 0.024), closing=(_Y, _X), bottom=0.055),
     # flat boxes, held across the short side, as deep as the table lets the fingers
-    "cream_cheese": Grasp((0, 0, 0.003), closing=(_Y,), bottom=0.009),
-    "butter": Grasp((0, 0, 0.003), closing=(_Y,), bottom=0.009),
-    "chocolate_pudding": Grasp((0, 0, 0.003), closing=(_Y,), bottom=0.013),
+    "cream_cheese": Grasp((0, 0, 0.003), closing=(_Y,), bottom=0.009, slide=0.02),
+    "butter": Grasp((0, 0, 0.003), closing=(_Y,), bottom=0.009, slide=0.02),
+    "chocolate_pudding": Grasp((0, 0, 0.003), closing=(_Y,), bottom=0.013, slide=0.02),
     # held at the rim
     "akita_black_bowl": Grasp((0, 0, 0.039), rim=0.047, bottom=-0.002),
     "plate": Grasp((0, 0, 0.012), rim=0.060, bottom=0.003),
@@ -93,13 +94,22 @@ def category(name: str) -> str:
     return head if tail.isdigit() else name
 
 
-ROUND: dict[str, tuple[float, float]] = {
-    "akita_black_bowl": (0.054, 0.052),
-    "glazed_rim_porcelain_ramekin": (0.045, 0.043),
-    "wine_bottle": (0.022, 0.158),
-    "wine_rack": (0.13, 0.33),
+ROUND: dict[str, tuple[float, float, float]] = {
+    "akita_black_bowl": (0.054, 0.0, 0.052),
+    "glazed_rim_porcelain_ramekin": (0.045, 0.0, 0.043),
+    "wine_bottle": (0.022, 0.0, 0.158),
+    "wine_rack": (0.13, 0.0, 0.33),
+    "alphabet_soup": (0.032, -0.038, 0.038),
+    "tomato_sauce": (0.032, -0.038, 0.038),
+    "salad_dressing": (0.027, -0.073, 0.073),
+    "ketchup": (0.029, -0.072, 0.073),
+    "milk": (0.034, -0.070, 0.061),
+    "orange_juice": (0.034, -0.070, 0.061),
+    "bbq_sauce": (0.023, -0.055, 0.052),
+    "basket": (0.11, 0.0, 0.146),
 }
-"""What the hand has to keep clear of, as upright cylinders: radius and height in metres."""
+"""What the hand has to keep clear of, as upright cylinders: radius, lowest and highest z about the
+origin, metres. Flat things are left out."""
 
 Solid = tuple[Triple, Triple, str, Triple]
 

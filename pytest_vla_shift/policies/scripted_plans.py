@@ -20,7 +20,7 @@ from pytest_vla_shift.policies.scripted_grasps import (
     Grasp,
     category,
 )
-from pytest_vla_shift.policies.scripted_room import RIM_OPENING, rim_hold, rim_pose
+from pytest_vla_shift.policies.scripted_room import RIM_OPENING, rim_hold, rim_pose, slide
 from pytest_vla_shift.policies.scripted_skills import (
     CLOSE,
     HOLD,
@@ -83,11 +83,15 @@ def grasp_pose(world: World, name: str, grasp: Grasp) -> tuple[Vector, Vector]:
 def approach_and_grip(world: World, name: str, grasp: Grasp) -> Script:
     """Come to ``name`` from above and close the fingers on it."""
     angle, lean = rim_hold(world, name, grasp) if grasp.rim else (0.0, 0.0)
+    aside = np.zeros(3)
+    if not grasp.rim:
+        aside = slide(world, name, grasp, *grasp_pose(world, name, grasp))
 
     def hold() -> tuple[Vector, Vector]:
         if grasp.rim:
             return rim_pose(world, name, grasp, angle, lean)
-        return grasp_pose(world, name, grasp)
+        position, hand = grasp_pose(world, name, grasp)
+        return position + aside, hand
 
     def hover() -> tuple[Vector, Vector]:
         position, hand = hold()
@@ -95,7 +99,7 @@ def approach_and_grip(world: World, name: str, grasp: Grasp) -> Script:
 
     width = RIM_OPENING if grasp.rim else None
     world.note = f"over {name}"
-    yield from over(world, hover, 0.0, OPEN, opening=width)
+    yield from over(world, hover, 0.0, OPEN, tolerance=0.008, opening=width)
     world.note = f"down to {name}"
     yield from move(world, hold, OPEN, tolerance=0.006, patience=30, opening=width)
     world.note = f"grip {name}"

@@ -61,10 +61,27 @@ def rim_hold(world: World, name: str, grasp: Grasp) -> tuple[float, float]:
             position, hand = rim_pose(world, name, grasp, angle, lean)
             turn = math.acos(max(-1.0, min(1.0, (float(np.trace(hand.T @ world.hand)) - 1) / 2)))
             far = float(np.linalg.norm((position - home)[:2]))
-            price = turn + lean + 3.0 * far + 0.2 * hits(world, position, hand, ignore=name)
+            # fingers that lean reach down: not below what the object stands on
+            deep = float((_hand_points() @ hand.T)[:, 2].min() + position[2])
+            sunk = max(0.0, world.position(name)[2] - deep)
+            crowded = 0.2 * hits(world, position, hand, ignore=name) + 100.0 * sunk
+            price = turn + lean + 3.0 * far + crowded
             if price < cost - 1e-9:
                 best, cost = (angle, lean), price
     return best
+
+
+def slide(world: World, name: str, grasp: Grasp, position: Vector, hand: Vector) -> Vector:
+    """By how much to move a grip across its closing line so that the hand hits least.
+
+    Returns:
+        (3,) metres, to be added to the grip site; zero where nothing is in the way.
+    """
+    across = hand[:, 0]
+    steps = (0.0, 0.5, -0.5, 1.0, -1.0) if grasp.slide else (0.0,)
+    offsets = [across * grasp.slide * step for step in steps]
+    counts = [hits(world, position + offset, hand, ignore=name) for offset in offsets]
+    return offsets[counts.index(min(counts))]
 
 
 def rim_pose(
@@ -84,20 +101,20 @@ def hits(world: World, position: Vector, hand: Vector, ignore: str) -> int:
         world: the present observation.
         position: (3,) grip site.
         hand: (3, 3) rotation.
-        ignore: what it is about to hold, an object with its origin at its foot.
+        ignore: what it is about to hold.
     """
     back = [position - hand[:, 2] * distance for distance in _SWEEP]
     points = np.concatenate([_hand_points() @ hand.T + origin for origin in back])
-    inside = points[:, 2] < world.position(ignore)[2]  # what it stands on
+    inside = np.zeros(len(points), dtype=bool)
     for name in world.names():
         kind = category(name)
         if name == ignore:
             continue
         if kind in ROUND:
-            radius, height = ROUND[kind]
+            radius, low_z, high_z = ROUND[kind]
             offset = points - world.position(name)
             near = np.hypot(offset[:, 0], offset[:, 1]) < radius
-            inside |= near & (offset[:, 2] > 0) & (offset[:, 2] < height)
+            inside |= near & (offset[:, 2] > low_z) & (offset[:, 2] < high_z)
         for low, high, joint, along in FIXTURES.get(kind, ()):
             local = (points - world.position(name)) @ world.rotation(name)
             if joint:

@@ -143,7 +143,9 @@ def rotation_vector(target: Vector, current: Vector) -> Vector:
         return np.zeros(3)
     axis = np.sqrt(np.maximum(np.diag(turn) + 1, 0) / 2)
     largest = int(np.argmax(axis))
-    return math.pi * np.where(turn[largest] < 0, -axis, axis) / float(np.linalg.norm(axis))
+    signs = np.where(turn[largest] < 0, -1.0, 1.0)
+    signs[largest] = 1.0
+    return math.pi * signs * axis / float(np.linalg.norm(axis))
 
 
 def hand_rotation(approach: Vector, closing: Vector, near: Vector) -> Vector:
@@ -160,10 +162,11 @@ def hand_rotation(approach: Vector, closing: Vector, near: Vector) -> Vector:
     z = approach / np.linalg.norm(approach)
     y = closing - z * float(z @ closing)
     length = float(np.linalg.norm(y))
-    if length < 1e-6:  # closing along the approach: keep the fingers where they are
-        y = near[:, 1] - z * float(z @ near[:, 1])
+    if length < 1e-6:  # closing along the approach: keep the fingers as they are
+        kept = max((near[:, 1], near[:, 0]), key=lambda line: 1 - abs(float(z @ line)))
+        y = kept - z * float(z @ kept)
         length = float(np.linalg.norm(y))
-    y = y / max(length, 1e-9)
+    y = y / length
     if float(y @ near[:, 1]) < 0:
         y = -y
     return np.column_stack([np.cross(y, z), y, z])
