@@ -149,6 +149,7 @@ def test_the_digest_leaves_out_what_is_only_for_people_and_how_it_is_spelt() -> 
 
 WRONG = {
     "no schema": ("schema = 1\n", "", "s.toml: 'schema' is missing"),
+    "unknown key": ("null = true", "null = true\nfps = 3", "s.toml: unknown key 'fps'"),
     "name with a dash": ('"small"', '"sm-all"', "s.toml: name 'sm-all' must be"),
     "empty title": ('"Small"', '""', "s.toml: 'title' must be a non-empty string, not ''"),
     "seed as text": ("env_seed = 7", 'env_seed = "7"', "'env_seed' must be an integer"),

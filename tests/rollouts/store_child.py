@@ -2,6 +2,7 @@
 
 python -m tests.rollouts.store_child hold DIRECTORY KEY      until it is told to stop
 python -m tests.rollouts.store_child full DIRECTORY BYTES    no file may grow beyond BYTES
+python -m tests.rollouts.store_child once DIRECTORY BYTES    until something did not fit
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ def hold(directory: Path, key: str) -> None:
         sys.stdin.readline()
 
 
-def full(directory: Path, limit: int) -> None:
+def full(directory: Path, limit: int, *, once: bool) -> None:
     """Write the records of ``rows.json`` while the disk takes no more than ``limit`` bytes a file.
 
     Prints the key and ``written`` or the error of each.
     """
     rows = json.loads((directory / "rows.json").read_text())
     store = Store(directory, "child")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     noise = np.random.default_rng(0).uniform(size=(60, 7))
     for row in rows:
         record = RolloutRecord.from_json(row)
@@ -40,6 +41,10 @@ def full(directory: Path, limit: int) -> None:
             store.write(record, noise if row["steps"] else None)
         except OSError as error:
             print(record.key, type(error).__name__)
+            if once:
+                resource.setrlimit(
+                    resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+                )
         else:
             print(record.key, "written")
 
@@ -48,4 +53,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "hold":
         hold(Path(sys.argv[2]), sys.argv[3])
     else:
-        full(Path(sys.argv[2]), int(sys.argv[3]))
+        full(Path(sys.argv[2]), int(sys.argv[3]), once=sys.argv[1] == "once")

@@ -52,6 +52,16 @@ def test_a_second_engine_finds_everything_and_runs_nothing(made: ToyEngine, tmp_
     assert again.finished == []
 
 
+def test_what_another_process_ran_meanwhile_is_found_and_not_run_again(tmp_path: Path) -> None:
+    suite = toy_suite()
+    one, other = ToyEngine(tmp_path, suite), ToyEngine(tmp_path, suite)
+    cell = cell_of(suite, "base-L2")
+    assert one.engine.pair(suite, cell).executed == 2
+    # The other one's store was read before, and knows nothing of it yet.
+    assert other.engine.pair(suite, cell).executed == 0
+    assert other.simulator.prepared == []
+
+
 def test_a_record_says_what_was_shifted_and_what_was_executed(made: ToyEngine) -> None:
     pair = made.engine.pair(made.suite, cell_of(made.suite, "base-L3"))
     clean, shifted = pair.clean, pair.shifted

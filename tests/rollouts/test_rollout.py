@@ -17,7 +17,7 @@ from pytest_vla_shift.protocol.errors import (
     PolicyError,
     SimulatorError,
 )
-from pytest_vla_shift.protocol.observation import Episode
+from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
 from pytest_vla_shift.protocol.stages import Milestone, StageSpec
 from pytest_vla_shift.rollouts.engine import make_record
 from pytest_vla_shift.rollouts.record import RolloutRecord
@@ -118,6 +118,8 @@ def test_success_within_a_chunk_ends_the_rollout_there() -> None:
         assert measured.success
         assert measured.actions is not None
         assert np.array_equal(measured.actions, asked[: measured.steps])
+        assert measured.stages is not None
+        assert max(measured.stages.completed.values()) == measured.steps
         cut_short += len(asked) > measured.steps
     assert cut_short > 0
 
@@ -156,6 +158,26 @@ def test_the_same_rollout_is_the_same_after_others_ran_in_the_same_simulator() -
     assert first.actions is not None
     assert again.actions is not None
     assert np.array_equal(first.actions, again.actions)
+
+
+class RandomReset(toy_policies.Expert):
+    """Draws from the global generators when it is reset."""
+
+    drawn: float
+
+    def reset(self, episode: EpisodeInfo, seed: int) -> None:
+        super().reset(episode, seed)
+        self.drawn = float(np.random.random())
+
+
+def test_a_policys_reset_draws_from_the_rollouts_own_generators() -> None:
+    drawn = set()
+    for outer in (1, 2):
+        np.random.seed(outer)
+        policy = RandomReset()
+        run(policy)
+        drawn.add(policy.drawn)
+    assert len(drawn) == 1
 
 
 def test_settling_comes_after_the_shift_and_is_the_same_in_both_arms() -> None:

@@ -240,6 +240,23 @@ def test_a_full_disk_leaves_the_earlier_rows_whole(tmp_path: Path) -> None:
     assert set(Store(tmp_path, "later").records()) == {row.key for row in rows}
 
 
+def test_a_disk_that_has_room_again_gets_whole_rows_again(tmp_path: Path) -> None:
+    rows = [replace(record(n), steps=0) for n in range(12)]
+    (tmp_path / "rows.json").write_text(json.dumps([row.to_json() for row in rows]))
+    limit = 3 * len(line_of(rows[0])) + 500
+    with child("once", str(tmp_path), str(limit)) as process:
+        out, _ = process.communicate(timeout=60)
+    said = dict(line.split() for line in out.splitlines())
+    failed = [key for key, word in said.items() if word != "written"]
+    assert len(failed) == 1
+    store = Store(tmp_path, "reader")
+    assert set(store.records()) == {row.key for row in rows} - set(failed)
+    # The line that was cut off stays the last of its file: nothing is appended to it.
+    assert store.bad_rows == []
+    assert len(store.unfinished_lines()) == 1
+    assert len(results(store)) == 2
+
+
 def test_actions_that_do_not_fit_leave_no_row_and_no_scrap(tmp_path: Path) -> None:
     rows = [record(0), replace(record(1), steps=0)]
     (tmp_path / "rows.json").write_text(json.dumps([row.to_json() for row in rows]))
