@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os.path import relpath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,8 @@ def parametrise(metafunc: pytest.Metafunc) -> None:
 
     session = find_session(metafunc.config)
     if session is None:
-        where = metafunc.definition.path.parent.name
-        skip = pytest.mark.skip(reason=NO_POLICY.format(where=f"suites/{where}"))
+        where = relpath(metafunc.definition.path.parent, metafunc.config.invocation_params.dir)
+        skip = pytest.mark.skip(reason=NO_POLICY.format(where=where))
         metafunc.parametrize("cell", [pytest.param("no-policy", marks=skip)])
         return
     try:
