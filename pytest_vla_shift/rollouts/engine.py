@@ -14,11 +14,12 @@ from pytest_vla_shift.protocol.errors import (
     SimulatorError,
     UsageError,
 )
+from pytest_vla_shift.protocol.identity import digest
 from pytest_vla_shift.protocol.plan import Cell
 from pytest_vla_shift.protocol.suite import Suite
 from pytest_vla_shift.rollouts.record import JSON, RolloutRecord
 from pytest_vla_shift.rollouts.request import RolloutRequest, request, settings_of
-from pytest_vla_shift.rollouts.rollout import Measured, actions_digest, run_rollout
+from pytest_vla_shift.rollouts.rollout import CleanStart, Measured, actions_digest, run_rollout
 from pytest_vla_shift.rollouts.store import Store
 from pytest_vla_shift.simulators.factories import load_factory
 from pytest_vla_shift.simulators.launch import open_simulator
@@ -153,13 +154,14 @@ class Engine:
         cell_name = f"{wanted.episode.task_suite}/{wanted.episode.task} {wanted.condition.name}"
         self.store.started(wanted.key, cell_name)
         began = time.perf_counter()
+        start = None if clean is None else self._start_of(clean)
         measured: Measured | None = None
         error: InfrastructureError | None = None
         attempt = 0
         while attempt < ATTEMPTS:
             attempt += 1
             try:
-                measured = run_rollout(self.simulator(wanted.suite), self.policy, wanted, clean)
+                measured = run_rollout(self.simulator(wanted.suite), self.policy, wanted, start)
                 error = None
                 break
             except UsageError as raised:
@@ -184,9 +186,14 @@ class Engine:
         )
         actions = None if measured is None else measured.actions
         frames = None if measured is None else measured.first_frames
-        self.store.write(record, actions, frames)
+        fingerprint = None if measured is None else measured.fingerprint
+        self.store.write(record, actions, frames, fingerprint)
         self._finished(record)
         return record
+
+    def _start_of(self, clean: RolloutRecord) -> CleanStart:
+        fields = self.store.fingerprint(clean.fingerprint)
+        return CleanStart(clean.fingerprint, fields, clean.initial_predicates)
 
 
 def make_record(
@@ -225,7 +232,7 @@ def make_record(
         and bool(stages.milestones)
         and stages.complete != success,
         initial_predicates=got.initial_predicates,
-        fingerprint=got.fingerprint,
+        fingerprint=digest(got.fingerprint) if got.fingerprint else "",
         receipts=tuple(_receipt(r.field, r.before, r.after) for r in got.receipts),
         interventions=tuple(bound),
         policy_seed=wanted.policy_seed,

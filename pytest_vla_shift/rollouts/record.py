@@ -53,7 +53,8 @@ class RolloutRecord:
         stages: None if status is ``error``.
         stage_disagreement: all milestones but no success, or success without all milestones.
         initial_predicates: predicates that were already true after settling.
-        fingerprint: field -> digest of the pre-shift state.
+        fingerprint: digest of the pre-shift state; the same in both arms of a pair. Its fields are in
+            the store, once for each digest. Empty if the state was never reached.
         receipts: what the shift changed, as lists of field, before, after.
         interventions: the shift with its parameters and draw.
         policy_seed: the seed that ``reset`` was given.
@@ -81,7 +82,7 @@ class RolloutRecord:
     stages: StageResult | None
     stage_disagreement: bool
     initial_predicates: tuple[str, ...]
-    fingerprint: Mapping[str, str]
+    fingerprint: str
     receipts: tuple[tuple[str, JSON, JSON], ...]
     interventions: tuple[Mapping[str, JSON], ...]
     policy_seed: int
@@ -245,7 +246,7 @@ _READERS: dict[str, Reader] = {
     "stages": _optional(_stages),
     "stage_disagreement": _truth,
     "initial_predicates": _each(_text),
-    "fingerprint": _values(_text),
+    "fingerprint": _text,
     "receipts": _each(_receipt),
     "interventions": _each(_object),
     "policy_seed": _count,

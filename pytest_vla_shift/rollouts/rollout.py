@@ -15,7 +15,7 @@ from pytest_vla_shift.protocol.errors import InvalidScene, NotAPair, SimulatorEr
 from pytest_vla_shift.protocol.identity import digest
 from pytest_vla_shift.protocol.observation import EpisodeInfo, Goal
 from pytest_vla_shift.rollouts.randomness import RolloutRandomness
-from pytest_vla_shift.rollouts.record import RolloutRecord, StageResult
+from pytest_vla_shift.rollouts.record import StageResult
 from pytest_vla_shift.rollouts.request import RolloutRequest
 from pytest_vla_shift.rollouts.stages import StageTracker
 from pytest_vla_shift.shifts.protocol import Receipt
@@ -26,6 +26,21 @@ if TYPE_CHECKING:
     from pytest_vla_shift.policies.protocol import Policy
     from pytest_vla_shift.protocol.observation import Image
     from pytest_vla_shift.simulators.protocol import Prepared, Simulator, StepResult
+
+
+@dataclass(frozen=True, slots=True)
+class CleanStart:
+    """Where the clean arm began, for the other arm to be compared with.
+
+    Attributes:
+        fingerprint: digest of the pre-shift state.
+        fields: the fields behind it, to name what differs; None if their file is gone.
+        initial_predicates: true after settling.
+    """
+
+    fingerprint: str
+    fields: Mapping[str, str] | None
+    initial_predicates: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -61,7 +76,7 @@ def run_rollout(
     simulator: Simulator,
     policy: Policy,
     request: RolloutRequest,
-    clean: RolloutRecord | None,
+    clean: CleanStart | None,
 ) -> Measured:
     """Run ``request`` once.
 
@@ -69,7 +84,7 @@ def run_rollout(
         simulator: kept between rollouts; ``prepare`` makes its history irrelevant.
         policy: reset here, with the request's seed.
         request: what to run.
-        clean: the clean arm's record, which this arm must pair with; None for the clean arm.
+        clean: where the clean arm began, which this arm must pair with; None for the clean arm.
 
     Raises:
         InfrastructureError: of any kind; none of them is a failure of the policy at its task.
@@ -139,19 +154,21 @@ def settle(
     measured.initial_predicates = tuple(name for name in prepared.predicates if name in true)
 
 
-def _check_pair(fingerprint: Mapping[str, str], clean: RolloutRecord) -> None:
+def _check_pair(fingerprint: Mapping[str, str], clean: CleanStart) -> None:
+    if digest(fingerprint) == clean.fingerprint:
+        return
+    if clean.fields is None:
+        raise NotAPair("before the shift, the arms differ; the clean arm's fields are not on disk")
+    fields = clean.fields
     differing = sorted(
-        name
-        for name in set(fingerprint) | set(clean.fingerprint)
-        if fingerprint.get(name) != clean.fingerprint.get(name)
+        name for name in set(fingerprint) | set(fields) if fingerprint.get(name) != fields.get(name)
     )
-    if differing:
-        shown = ", ".join(differing[:8])
-        more = f" and {len(differing) - 8} more" if len(differing) > 8 else ""
-        raise NotAPair(f"before the shift, the arms differ in {shown}{more}")
+    shown = ", ".join(differing[:8])
+    more = f" and {len(differing) - 8} more" if len(differing) > 8 else ""
+    raise NotAPair(f"before the shift, the arms differ in {shown}{more}")
 
 
-def _check_premise(prepared: Prepared, measured: Measured, clean: RolloutRecord) -> None:
+def _check_premise(prepared: Prepared, measured: Measured, clean: CleanStart) -> None:
     """The goal must stand where it stood in the clean arm; where the robot is may differ."""
     goals = {goal_name(predicate) for predicate in prepared.goal.predicates}
     here = goals & set(measured.initial_predicates)

@@ -6,6 +6,7 @@ Layout of a run's directory::
     rollouts/results-<worker>-<id>.jsonl   "started" and "rollout" lines of one process
     rollouts/actions/<key>.npz        executed actions, (steps, D) float64
     rollouts/frames/<key>/<camera>.jpg     first frame after settling
+    rollouts/fingerprints/<digest>.json    the fields of a pre-shift state, once for each state
     rollouts/claims/<key>             lock files, empty
     rollouts/archive/<n>/             what --vla-fresh set aside, videos as well; never deleted
 
@@ -168,8 +169,11 @@ class Store:
         record: RolloutRecord,
         actions: NDArray[np.float64] | None = None,
         first_frames: Mapping[str, Image] | None = None,
+        fingerprint: Mapping[str, str] | None = None,
     ) -> None:
-        """Write one rollout: its arrays first, then its line."""
+        """Write one rollout: its line last, when all that it refers to is on disk."""
+        if fingerprint is not None:
+            self._write_fingerprint(record.fingerprint, fingerprint)
         if actions is not None:
             self._write_actions(record.key, actions)
         if first_frames:
@@ -178,6 +182,16 @@ class Store:
             write_frames(self.root / "frames" / record.key, first_frames)
         self._append(record.to_json())
         self.refresh()
+
+    def fingerprint(self, digest: str) -> dict[str, str] | None:
+        """Field -> digest of a pre-shift state, or None if its file is gone or damaged."""
+        try:
+            found = json.loads((self.root / "fingerprints" / f"{digest}.json").read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return None
+        if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+            return None
+        return found
 
     def actions(self, key: str) -> NDArray[np.float64] | None:
         """The executed actions of ``key``, (steps, D), or None if the file is gone.
@@ -211,6 +225,17 @@ class Store:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+    def _write_fingerprint(self, digest: str, fields: Mapping[str, str]) -> None:
+        path = self.root / "fingerprints" / f"{digest}.json"
+        if self.fingerprint(digest) == fields:
+            return  # as written for another condition of the episode
+        part = path.with_name(f".{digest}-{uuid.uuid4().hex}.json")
+        try:
+            part.write_text(json.dumps(dict(fields), indent=0, sort_keys=True) + "\n", "utf-8")
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)  # there only if the disk is full
 
     def _write_actions(self, key: str, actions: NDArray[np.float64]) -> None:
         import numpy as np
@@ -265,7 +290,7 @@ def make_writable(directory: Path) -> None:
     """
     root = directory / "rollouts"
     try:
-        for name in ("actions", "frames", "claims"):
+        for name in ("actions", "claims", "fingerprints", "frames"):
             (root / name).mkdir(parents=True, exist_ok=True)
         probe = root / f".writable-{uuid.uuid4().hex}"
         probe.touch()

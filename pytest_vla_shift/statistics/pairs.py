@@ -217,8 +217,7 @@ def _not_a_pair(
     because records can come from a merged or an older store."""
     if clean is None or shifted is None or "error" in (clean.status, shifted.status):
         return None
-    before, after = clean.fingerprint, shifted.fingerprint
-    fields = sorted(k for k in {*before, *after} if before.get(k) != after.get(k))
+    fields = ["fingerprint"] if clean.fingerprint != shifted.fingerprint else []
     # The null arm is given another policy seed on purpose, and says so.
     if shifted.seed_note != "other" and clean.policy_seed != shifted.policy_seed:
         fields.append("policy_seed")

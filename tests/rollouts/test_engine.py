@@ -72,6 +72,9 @@ def test_a_record_says_what_was_shifted_and_what_was_executed(made: ToyEngine) -
     assert [field for field, _, _ in shifted.receipts] == ["robot.base_pos", "robot.base_quat"]
     assert shifted.interventions[0]["parameters"] == {"sigma_xy_m": 1.0, "sigma_yaw_deg": 0.0}
     assert shifted.fingerprint == clean.fingerprint
+    fields = made.engine.store.fingerprint(clean.fingerprint)
+    assert fields is not None
+    assert {"instruction", "horizon", "state.hand"} <= set(fields)
     actions = made.engine.store.actions(clean.key)
     assert actions is not None
     assert actions.shape == (clean.steps, 7)

@@ -85,7 +85,7 @@ WRONG: dict[str, list[JSON]] = {
     "stages": [None, [], {}, "x"],
     "stage_disagreement": [None, 0, "false"],
     "initial_predicates": [None, {}, "x", [1]],
-    "fingerprint": [None, [], {"qpos": 1}],
+    "fingerprint": [None, [], {"qpos": "a"}],
     "receipts": [None, {}, ["x"], [["field", 1]], [[1, 2, 3]], [None]],
     "interventions": [None, {}, ["x"], [None]],
     "policy_seed": [None, "7", 1.5, True],

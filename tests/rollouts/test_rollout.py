@@ -17,12 +17,13 @@ from pytest_vla_shift.protocol.errors import (
     PolicyError,
     SimulatorError,
 )
+from pytest_vla_shift.protocol.identity import digest
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
 from pytest_vla_shift.protocol.stages import Milestone, StageSpec
 from pytest_vla_shift.rollouts.engine import make_record
 from pytest_vla_shift.rollouts.record import RolloutRecord
 from pytest_vla_shift.rollouts.request import RolloutRequest
-from pytest_vla_shift.rollouts.rollout import Measured, actions_digest, run_rollout
+from pytest_vla_shift.rollouts.rollout import CleanStart, Measured, actions_digest, run_rollout
 from pytest_vla_shift.simulators.protocol import Prepared, StepResult
 from tests.fakes import toy_policies
 from tests.fakes.toy_simulator import PREDICATES
@@ -210,9 +211,10 @@ def pair(
     simulator, policy = toy(suite), toy_policies.Expert()
     wanted = requested(suite, "clean", policy)
     clean = run_rollout(simulator, policy, wanted, None)
-    record = replace(recorded(wanted, clean), **of_clean)  # type: ignore[arg-type]
+    start = CleanStart(digest(clean.fingerprint), clean.fingerprint, clean.initial_predicates)
+    start = replace(start, **of_clean)  # type: ignore[arg-type]
     shifted = requested(suite, condition, policy, task=shifted_task)
-    return clean, run_rollout(simulator, policy, shifted, record)
+    return clean, run_rollout(simulator, policy, shifted, start)
 
 
 def test_both_arms_start_alike() -> None:
@@ -226,9 +228,11 @@ def test_both_arms_start_alike() -> None:
 def test_arms_that_start_differently_are_no_pair_and_the_fields_are_named() -> None:
     with pytest.raises(NotAPair, match=r"the arms differ in model\.target_pos$"):
         pair("reach_left_jitter")
-    fingerprint = {f"field{n:02d}": "x" for n in range(12)}
+    fields = {f"field{n:02d}": "x" for n in range(12)}
     with pytest.raises(NotAPair, match=r"field00, .*field07 and [0-9]+ more"):
-        pair(fingerprint=fingerprint)
+        pair(fingerprint=digest(fields), fields=fields)
+    with pytest.raises(NotAPair, match="the arms differ; the clean arm's fields are not on disk"):
+        pair(fingerprint=digest(fields), fields=None)
 
 
 def test_a_goal_that_stands_otherwise_than_in_the_clean_arm_is_an_invalid_scene() -> None:

@@ -56,7 +56,7 @@ def record(
         stages=None if error else stages(*depth),
         stage_disagreement=disagreement,
         initial_predicates=(),
-        fingerprint={"qpos": fingerprint, "model.body_pos": "b"},
+        fingerprint=fingerprint,
         receipts=(),
         interventions=(),
         policy_seed=policy_seed,

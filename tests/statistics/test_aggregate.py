@@ -83,7 +83,7 @@ def test_an_arm_that_was_not_run_after_an_error_is_an_error_not_a_gap() -> None:
 def test_arms_that_started_differently_are_no_pair() -> None:
     arms = [record(), record(condition="camera-L1", success=False, fingerprint="moved")]
     (row,) = pair_rows([planned()], by_key(arms)).rows
-    assert row.pair_error == ("not a pair", "qpos")
+    assert row.pair_error == ("not a pair", "fingerprint")
     assert row.transition is None
 
 
