@@ -62,15 +62,17 @@ TASKS: dict[str, tuple[str, ...]] = {
         "open_the_middle_drawer_of_the_cabinet",
         "put_the_bowl_on_the_stove",
         "put_the_wine_bottle_on_top_of_the_cabinet",
+        "open_the_top_drawer_and_put_the_bowl_inside",
         "put_the_bowl_on_top_of_the_cabinet",
+        "push_the_plate_to_the_front_of_the_stove",
         "put_the_cream_cheese_in_the_bowl",
         "turn_on_the_stove",
         "put_the_bowl_on_the_plate",
         "put_the_wine_bottle_on_the_rack",
     ),
 }
-"""What it may be asked for: task suite -> tasks with at least 9 of the clean episodes 0 to 9
-solved within the suite's horizon. ``benchmarks/expert_table.py`` measures it."""
+"""What it may be asked for: task suite -> tasks of which it solved at least 9 of the ten clean
+episodes 0 to 9 within the suite's horizon. ``benchmarks/expert_table.py`` measures it."""
 
 
 class Scripted:
