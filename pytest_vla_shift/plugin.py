@@ -42,6 +42,15 @@ def pytest_configure(config: pytest.Config) -> None:
         open_run(config)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say once that suites want a policy: pytest shows the reasons of skips only with -rs."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    if any(report.nodeid.endswith("[no-policy]") for report in skipped):
+        from pytest_vla_shift.collection import print_skips
+
+        print_skips(terminalreporter)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Turn a suite's test function into its cells."""
     if "cell" in metafunc.fixturenames:

@@ -20,6 +20,7 @@ from pytest_vla_shift.rollouts.manifest import (
     PlannedNode,
     SessionPlan,
     check_manifest,
+    discard_plans,
     plan_path,
     read_plan,
     write_manifest,
@@ -52,6 +53,7 @@ class RunResults:
         self.session_id = uuid.uuid4().hex[:12]
         self.report: RunReport | None = None
         self._lock = _lock(run.directory)
+        discard_plans(run.directory)
         check_manifest(run.directory)
         self._archived = archive(run.directory) if run.fresh else None
         self._store = Store(run.directory, "controller")
@@ -110,10 +112,8 @@ class RunResults:
             },
             self._plan,
         )
-        episodes = {node.clean_key for node in self._plan.nodes}
         self._progress = Progress(
-            {node.node: node.clean_key for node in self._plan.nodes},
-            rollouts=len(self._plan.nodes) + len(episodes),
+            {node.node: (node.clean_key, node.shifted_key) for node in self._plan.nodes}
         )
 
     def logged(self, report: pytest.TestReport) -> None:

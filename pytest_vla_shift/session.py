@@ -22,7 +22,6 @@ from pytest_vla_shift.rollouts.manifest import (
     PlannedNode,
     SessionPlan,
     plan_path,
-    read_plan,
     write_plan,
 )
 from pytest_vla_shift.rollouts.request import check_axes
@@ -187,7 +186,7 @@ class RobustnessSession:
         if engine is None or session_id is None:
             return
         path = plan_path(self.run.directory, session_id)
-        if read_plan(path) is not None:
+        if path.exists():
             return
         nodes = []
         for node, suite, cell in self._planned(items):

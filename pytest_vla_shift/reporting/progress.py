@@ -11,41 +11,39 @@ INTERVAL_S = 10.0
 class Progress:
     """Counts rollouts as nodes are reported.
 
-    A node stands for its own rollout, and the first node of an episode for the clean one as well,
-    whether they were run or found in the store.
+    A reported node stands for its two rollouts, whether they were run or found in the store; the
+    clean one is the same for all nodes of an episode and counts once.
 
     Args:
-        clean_keys: node id -> key of its episode's clean rollout.
-        rollouts: all rollouts of the plan.
+        keys: node id -> keys of its clean and its shifted rollout.
         clock: seconds, monotonic.
     """
 
     def __init__(
         self,
-        clean_keys: Mapping[str, str],
-        rollouts: int,
+        keys: Mapping[str, tuple[str, str]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._clean_keys = clean_keys
-        self._rollouts = rollouts
+        self._keys = keys
+        self._rollouts = len({key for pair in keys.values() for key in pair})
         self._clock = clock
         self._began = self._last = clock()
-        self._done = 0
         self._executed = 0
-        self._episodes: set[str] = set()
+        self._done: set[str] = set()
         self._nodes: set[str] = set()
 
     def count(self, node: str, executed: int) -> str | None:
         """Count a reported node; the line to print, or None if one was printed lately."""
-        clean = self._clean_keys.get(node)
-        if clean is None or node in self._nodes:
+        keys = self._keys.get(node)
+        if keys is None or node in self._nodes:
             return None
         self._nodes.add(node)
-        self._done += 1 + (clean not in self._episodes)
-        self._episodes.add(clean)
+        news = set(keys) - self._done
+        self._done.update(keys)
         self._executed += executed
         now = self._clock()
-        if now - self._last < INTERVAL_S and self._done < self._rollouts:
+        finished = bool(news) and len(self._done) == self._rollouts
+        if now - self._last < INTERVAL_S and not finished:
             return None
         self._last = now
         return self.line()
@@ -53,13 +51,13 @@ class Progress:
     def line(self) -> str:
         """``rollouts 34 of 84, 2.1 per s, 0:24 left``."""
         elapsed = max(self._clock() - self._began, 1e-9)
-        found = self._done - self._executed
-        text = f"rollouts {self._done} of {self._rollouts}"
+        found = len(self._done) - self._executed
+        text = f"rollouts {len(self._done)} of {self._rollouts}"
         if found > 0:
             text += f" ({found} found)"
         if self._executed == 0:
             return text
         rate = self._executed / elapsed
-        left = round((self._rollouts - self._done) / rate)
+        left = round((self._rollouts - len(self._done)) / rate)
         speed = f"{rate:.1f} per s" if rate >= 1 else f"{1 / rate:.1f} s each"
         return f"{text}, {speed}, {left // 60}:{left % 60:02d} left"

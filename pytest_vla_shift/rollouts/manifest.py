@@ -66,6 +66,12 @@ def plan_path(directory: Path, session: str) -> Path:
     return directory / "rollouts" / f"plan-{session}.json"
 
 
+def discard_plans(directory: Path) -> None:
+    """Remove what killed sessions left. Only while no other session is open on the run."""
+    for path in (directory / "rollouts").glob("plan-*.json"):
+        path.unlink(missing_ok=True)
+
+
 def write_plan(path: Path, plan: SessionPlan) -> None:
     """Write the plan whole; workers that collected the same plan may write it again."""
     nodes: list[JSON] = [

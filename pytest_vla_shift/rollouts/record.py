@@ -53,8 +53,8 @@ class RolloutRecord:
         stages: None if status is ``error``.
         stage_disagreement: all milestones but no success, or success without all milestones.
         initial_predicates: predicates that were already true after settling.
-        fingerprint: digest of the pre-shift state; the same in both arms of a pair. Its fields are in
-            the store, once for each digest. Empty if the state was never reached.
+        fingerprint: digest of the pre-shift state; the same in both arms of a pair. Its fields are
+            in the store, once for each digest. Empty if the state was never reached.
         receipts: what the shift changed, as lists of field, before, after.
         interventions: the shift with its parameters and draw.
         policy_seed: the seed that ``reset`` was given.

@@ -29,6 +29,16 @@ def test_without_a_policy_a_suite_is_one_skipped_node_a_test_that_says_what_to_d
     assert not (pytester.path / "reports").exists()
 
 
+def test_one_line_says_so_even_where_pytest_shows_no_reasons(pytester: pytest.Pytester) -> None:
+    module = "def test_a(pair): pass\ndef test_b(pair): pass\n"
+    ToyProject(pytester.path / "mine", module=module)
+    result = run(pytester)
+    lines = [line for line in result.outlines if "robustness suite" in line]
+    assert len(lines) == 1
+    assert "2 tests skipped" in lines[0]
+    assert "--vla-policy=scripted mine" in lines[0]
+
+
 def test_without_a_policy_a_broken_suite_is_not_even_read(pytester: pytest.Pytester) -> None:
     ToyProject(pytester.path, suite="this is no TOML")
     run(pytester).assert_outcomes(skipped=1)
@@ -73,6 +83,14 @@ def test_a_project_with_fixtures_of_these_names_is_left_alone(
     result.assert_outcomes(passed=5)
     result.stdout.fnmatch_lines(["*test_parametrised[[]A1[]]*PASSED*"])
     assert "robustness" not in result.stdout.str()
+
+
+def test_such_a_project_with_an_unrelated_suite_toml_is_left_alone_too(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(test_batteries=OTHERS)
+    (pytester.path / "suite.toml").write_text("kind = 'of batteries'\n")
+    run(pytester).assert_outcomes(passed=5)
 
 
 def test_such_a_project_beside_a_suite_runs_with_it(tmp_path: Path) -> None:

@@ -78,6 +78,20 @@ def test_a_wrong_suite_is_a_usage_error_that_names_the_file_and_the_field(
     assert "Traceback" not in run.out
 
 
+@pytest.mark.parametrize(
+    "mark, message",
+    [("()", "takes one text"), ("('no_such_suite')", "shipped suites: quickstart")],
+)
+def test_a_wrong_suite_mark_is_a_usage_error(tmp_path: Path, mark: str, message: str) -> None:
+    module = (
+        "import pytest\n"
+        f"pytestmark = pytest.mark.vla_suite{mark}\n"
+        "def test_shift(pair): pair.assert_not_degraded()\n"
+    )
+    run = ToyProject(tmp_path, module=module).run(code=4)
+    assert message in run.out
+
+
 def test_a_usage_error_found_by_xdist_workers_is_told_once_with_exit_code_4(
     project: ToyProject,
 ) -> None:
