@@ -155,8 +155,7 @@ def _open_rollouts(config: pytest.Config, run: RunConfig) -> RunHooks:
         session = RobustnessSession(config, run, str(workerinput["vla_session"]))
         return RunHooks(session, None, list_only=False)
     results = RunResults(config, run)
-    distributed = config.getoption("dist", "no") != "no"
-    here = None if distributed else RobustnessSession(config, run, results.session_id)
+    here = None if results.distributed else RobustnessSession(config, run, results.session_id)
     return RunHooks(here, results, list_only=False)
 
 

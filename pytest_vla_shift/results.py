@@ -51,6 +51,7 @@ class RunResults:
         self.config = config
         self.run = run
         self.session_id = uuid.uuid4().hex[:12]
+        self.distributed = config.getoption("dist", "no") != "no"
         self.report: RunReport | None = None
         self._lock = _lock(run.directory)
         discard_plans(run.directory)
@@ -135,6 +136,9 @@ class RunResults:
             terminal = self.config.pluginmanager.get_plugin("terminalreporter")
             if line is not None and terminal is not None and self.config.get_verbosity() >= 0:
                 terminal.ensure_newline()
+                if self.distributed and self.config.get_verbosity() == 0:
+                    # Under xdist the reporter does not know that it stands behind a letter.
+                    terminal.write("\n")
                 terminal.write_line(line)
 
     def _count_errors(self, facts: ReportFacts) -> None:

@@ -96,8 +96,9 @@ def conclude(summary: Summary, code: int) -> bool:
         return False
     print(f"The demo is done: all {cells['planned']} cells have an answer.")
     if degraded:
+        are = "is" if degraded == 1 else "are"
         print(
-            f"{degraded} of them are degraded: the policy solved the clean episode and not the"
+            f"{degraded} of them {are} degraded: the policy solved the clean episode and not the"
             " shifted one.\nThat is a result, not a fault of the demo; pytest counts each as a"
             " failed test."
         )

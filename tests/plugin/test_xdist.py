@@ -24,6 +24,8 @@ def test_two_workers_give_the_rows_and_the_report_of_one_process(project: ToyPro
     assert len(project.rows("two")) == 36, "a clean rollout ran more than once"
     assert len({row["key"] for row in project.rows("two", "started")}) == 36
     for run in (one, two):
+        # The progress line stands alone, not behind the letters of the nodes before it.
+        assert any(line.startswith("rollouts 36 of 36, ") for line in run.out.splitlines())
         assert "25 robust" in run.out.splitlines()[-1]
         assert "5 degraded" in run.out.splitlines()[-1]
     assert len(list((project.directory("two") / "rollouts").glob("results-*"))) == 2
