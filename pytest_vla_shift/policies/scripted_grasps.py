@@ -51,7 +51,7 @@ GRASPS: dict[str, Grasp] = {
     "butter": Grasp((0, 0, 0.003), closing=(_Y,), bottom=0.009, slide=0.02),
     "chocolate_pudding": Grasp((0, 0, 0.003), closing=(_Y,), bottom=0.013, slide=0.02),
     # held at the rim
-    "akita_black_bowl": Grasp((0, 0, 0.039), rim=0.047, bottom=-0.002),
+    "akita_black_bowl": Grasp((0, 0, 0.034), rim=0.046, bottom=-0.002),
     "plate": Grasp((0, 0, 0.012), rim=0.060, bottom=0.003),
     # held at the neck
     "wine_bottle": Grasp((0, 0, 0.132), bottom=-0.001),

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 _DOWN = np.array(DOWN)
 _UP = -_DOWN
 DRAWER = re.compile(r"(.*)_(top|middle|bottom)_region")
-CRUISE = 0.10
-"""Metres between what is carried and what it is carried over."""
 
 
 def plan(world: World, predicate: tuple[str, ...], instruction: str) -> Script:
@@ -141,8 +139,11 @@ def place(world: World, name: str, target: Vector, height: float, cruise: float)
     up = np.array([0, 0, height])
     world.note = f"carry {name}"
     rise = cruise + world.eef[2] - world.position(name)[2]
-    yield from over(world, lambda: hand_for(target + up), rise, CLOSE, tolerance=0.015)
+    above = target + up
+    yield from over(world, lambda: hand_for(above), rise, CLOSE, tolerance=0.015, lost=slipped)
     if slipped():
+        world.note = f"dropped {name}"
+        yield from grip(world, OPEN)
         return False
     world.note = f"lower {name}"
     yield from move(world, lambda: hand_for(target), CLOSE, tolerance=0.01, patience=20)

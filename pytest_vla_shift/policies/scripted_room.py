@@ -89,7 +89,10 @@ def rim_pose(
 ) -> tuple[Vector, Vector]:
     """The hand that holds ``name`` at one point of its rim: (grip site, rotation)."""
     out = np.array([math.cos(angle), math.sin(angle), 0.0])
-    position = world.position(name) + grasp.rim * out + np.array([0.0, 0.0, grasp.point[2]])
+    axis = world.rotation(name)[:, 2]  # a bowl may lean on the edge of a plate
+    along = out - axis * float(out @ axis)
+    along = along / max(float(np.linalg.norm(along)), 1e-6)
+    position = world.position(name) + grasp.rim * along + grasp.point[2] * axis
     approach = -out * math.sin(lean) + np.array([0.0, 0.0, -math.cos(lean)])
     return position, hand_rotation(approach, out, world.hand)
 

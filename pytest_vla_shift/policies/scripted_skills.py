@@ -78,11 +78,13 @@ def over(
     tolerance: float = 0.02,
     patience: int = 80,
     opening: float | None = None,
+    lost: Callable[[], bool] = lambda: False,
 ) -> Script:
     """Travel to ``target()`` without passing below ``height`` (world z) while far from it.
 
     The way is up, across and down, with the corners cut: the lowest height allowed falls with
-    the distance that is left.
+    the distance that is left. It ends, and returns False, as soon as ``lost()`` holds: a target
+    that follows an object in the hand would lead anywhere once the object has dropped.
     """
 
     def waypoint() -> tuple[Vector, Vector]:
@@ -99,6 +101,8 @@ def over(
         return float(np.linalg.norm(position - world.eef)) < tolerance
 
     for _ in range(patience):
+        if lost():
+            return False
         position, hand = waypoint()
         turn = float(np.linalg.norm(rotation_vector(hand, world.hand)))
         if arrived() and turn < 0.15:

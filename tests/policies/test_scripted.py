@@ -12,6 +12,8 @@ import pytest
 from pytest_vla_shift.policies.check import check_policy
 from pytest_vla_shift.policies.scripted import TASKS, Scripted
 from pytest_vla_shift.policies.scripted_grasps import FIXTURES, GRASPS, HANDLES, category
+from pytest_vla_shift.policies.scripted_plans import place
+from pytest_vla_shift.policies.scripted_world import World
 from pytest_vla_shift.protocol import catalog
 from pytest_vla_shift.protocol.errors import PolicyError
 from pytest_vla_shift.protocol.observation import (
@@ -23,6 +25,7 @@ from pytest_vla_shift.protocol.observation import (
 )
 
 if TYPE_CHECKING:
+    from pytest_vla_shift.policies.scripted_skills import Script
     from pytest_vla_shift.protocol.observation import Image, Vector
 
 KETCHUP = "pick_up_the_ketchup_and_place_it_in_the_basket"
@@ -236,3 +239,42 @@ def test_every_grasp_and_solid_is_of_a_thing_that_libero_has() -> None:
     assert {*GRASPS, *FIXTURES} <= set(OBJECTS_DICT)
     assert {category(f"{name}_12") for name in GRASPS} == set(GRASPS)
     assert all(handle.open_at < -0.14 for handle in HANDLES.values())
+
+
+def test_a_dropped_object_is_let_go_and_not_chased() -> None:
+    def seen(height: float) -> Observation:
+        return Observation(
+            images=NoLooking(),
+            proprio={
+                "eef_pos": np.array([0.0, 0.0, 1.2]),
+                "eef_quat": np.array([1.0, 0.0, 0.0, 0.0]),
+                "gripper_qpos": np.array([0.01, -0.01]),
+            },
+            instruction="",
+            step=0,
+            privileged=PrivilegedState(
+                positions={"ketchup_1": np.array([0.0, 0.0, height])},
+                quaternions={"ketchup_1": np.array([0.0, 0.0, 0.0, 1.0])},
+            ),
+        )
+
+    around = World()
+    around.update(seen(1.15))
+    script = place(around, "ketchup_1", np.array([0.3, 0.0, 1.0]), height=0.05, cruise=1.1)
+    assert next(script)[0] == 1.0, "carried towards the target, gripper closed"
+    around.update(seen(0.9))
+    after, reached = run_out(script)
+    assert reached is False
+    assert 0 < len(after) <= 10
+    assert np.abs([step[:6] for step in after]).max() < 1e-9
+    assert all(step[6] == -1.0 for step in after)
+
+
+def run_out(script: Script) -> tuple[list[Vector], bool]:
+    """The actions that are left in a primitive, in a world that stands still, and its answer."""
+    actions = []
+    while True:
+        try:
+            actions.append(next(script))
+        except StopIteration as end:
+            return actions, bool(end.value)
