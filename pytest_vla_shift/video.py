@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_vla_shift.pair import Pair
-from pytest_vla_shift.protocol.errors import InfrastructureError
+from pytest_vla_shift.protocol.errors import InfrastructureError, UsageError
 from pytest_vla_shift.reporting.video import VideoArm, available, outcome, side_by_side
 from pytest_vla_shift.rollouts.engine import Engine
 from pytest_vla_shift.rollouts.record import RolloutRecord
@@ -54,7 +54,7 @@ class VideoMaker:
         if not path.exists():
             try:
                 self._write(pair, path)
-            except (InfrastructureError, OSError) as error:
+            except (InfrastructureError, UsageError, OSError) as error:
                 pair.notes.append(f"no video: {error}")
                 return
         pair.video = path

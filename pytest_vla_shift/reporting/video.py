@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
 from dataclasses import dataclass
 from fractions import Fraction
@@ -46,11 +48,19 @@ def outcome(success: bool | None, steps: int) -> str:
     return f"success at step {steps}" if success else f"failed after {steps} steps"
 
 
+@functools.cache
 def available() -> bool:
-    """Whether videos can be written: PyAV and Pillow are installed."""
-    from importlib.util import find_spec
+    """Whether videos can be written: PyAV and Pillow can be imported.
 
-    return find_spec("av") is not None and find_spec("PIL") is not None
+    They are really imported, once a process: a package that is installed may still lack a shared
+    library of the system.
+    """
+    try:
+        for name in ("av", "PIL"):
+            importlib.import_module(name)
+    except Exception:  # whatever a broken package raises
+        return False
+    return True
 
 
 def side_by_side(clean: VideoArm, shifted: VideoArm, out_path: Path, fps: float) -> Path:
@@ -70,7 +80,7 @@ def side_by_side(clean: VideoArm, shifted: VideoArm, out_path: Path, fps: float)
 
     Raises:
         ValueError: frames are not (T, H, W, 3) uint8 of one size, or fps is not positive.
-        UsageError: PyAV or Pillow is not installed.
+        UsageError: PyAV or Pillow cannot be imported.
         OSError: the file cannot be written.
     """
     _check(clean, shifted, fps)
@@ -127,12 +137,13 @@ def _even(image: Image) -> Image:
 
 
 def _pyav() -> ModuleType:
-    import importlib
-
     try:
         return importlib.import_module("av")
-    except ImportError as error:
-        raise UsageError("videos need PyAV: pip install 'pytest-vla-shift[video]'") from error
+    except Exception as error:  # whatever a broken package raises
+        raise UsageError(
+            "videos need PyAV: pip install 'pytest-vla-shift[video]'"
+            f" ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _check(clean: VideoArm, shifted: VideoArm, fps: float) -> None:

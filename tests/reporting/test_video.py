@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from pytest_vla_shift.pair import Pair
 from pytest_vla_shift.protocol.errors import UsageError
+from pytest_vla_shift.protocol.plan import plan
+from pytest_vla_shift.protocol.suite import load_suite
 from pytest_vla_shift.reporting.pictures import BAND, GAP
-from pytest_vla_shift.reporting.video import VideoArm, outcome, side_by_side
+from pytest_vla_shift.reporting.video import VideoArm, available, outcome, side_by_side
+from pytest_vla_shift.rollouts.engine import Engine
+from pytest_vla_shift.video import VideoMaker
+from tests.statistics.build import record
 
 av = pytest.importorskip("av")
 
@@ -118,6 +125,53 @@ def test_without_pyav_the_message_says_what_to_install(
     arm = VideoArm(grey([1]), "clean", "")
     with pytest.raises(UsageError, match=r"pip install 'pytest-vla-shift\[video\]'"):
         side_by_side(arm, arm, tmp_path / "a.mp4", fps=5)
+
+
+@pytest.fixture
+def broken_pyav(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """PyAV is installed, and a library that it links to is not."""
+    package = tmp_path / "site" / "av"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('libavcodec.so.61: wrong ELF class')")
+    monkeypatch.syspath_prepend(str(package.parent))
+    monkeypatch.delitem(sys.modules, "av")
+    available.cache_clear()
+    yield
+    available.cache_clear()
+
+
+@pytest.fixture
+def degraded() -> Pair:
+    suite = load_suite("quickstart")
+    cell = plan(suite)[0]
+    return Pair(suite, cell, record(), record(condition="null", success=False), 2, "pytest ...")
+
+
+@pytest.mark.usefixtures("broken_pyav")
+def test_a_pyav_that_cannot_be_imported_is_not_available(tmp_path: Path, degraded: Pair) -> None:
+    assert not available()
+    VideoMaker(Engine.__new__(Engine), tmp_path).make(degraded)
+    assert degraded.video is None
+    assert degraded.notes == ["no video: pip install 'pytest-vla-shift[video]'"]
+
+
+@pytest.mark.usefixtures("broken_pyav")
+def test_a_broken_pyav_is_quoted(tmp_path: Path) -> None:
+    arm = VideoArm(grey([1]), "clean", "")
+    with pytest.raises(UsageError, match="wrong ELF class"):
+        side_by_side(arm, arm, tmp_path / "a.mp4", fps=5)
+
+
+def test_a_video_that_cannot_be_made_is_a_note_and_no_error(
+    tmp_path: Path, degraded: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UsageError("videos need a codec")
+
+    monkeypatch.setattr(VideoMaker, "_write", refuse)
+    VideoMaker(Engine.__new__(Engine), tmp_path).make(degraded)
+    assert degraded.video is None
+    assert degraded.notes == ["no video: videos need a codec"]
 
 
 def test_outcomes_in_words() -> None:
