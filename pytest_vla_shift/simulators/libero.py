@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from pytest_vla_shift.protocol.errors import UsageError
+from pytest_vla_shift.simulators.mending import mending_line
 from pytest_vla_shift.simulators.protocol import SimulatorInfo
 
 if TYPE_CHECKING:
@@ -37,11 +38,13 @@ class LiberoFactory:
         """A simulator; its first ``prepare`` compiles a world.
 
         Raises:
-            UsageError: a package is missing or of the wrong version, or a setting is impossible.
+            UsageError: a package is missing, of the wrong version or cannot be imported, or a
+                setting is impossible.
         """
         info = self.describe()
         # robosuite chooses its GL platform when it is imported.
         os.environ["MUJOCO_GL"] = info.renderer
+        _import_packages()
         from pytest_vla_shift.simulators.libero_simulator import LiberoSimulator
 
         return LiberoSimulator(settings, info)
@@ -75,6 +78,22 @@ class LiberoFactory:
             control_hz=20.0,
             cameras=CAMERAS,
         )
+
+
+def _import_packages() -> None:
+    """Import all that a world needs now: what cannot be imported breaks every rollout alike.
+
+    Raises:
+        UsageError: an import raised; quotes it, and says what mends it.
+    """
+    try:
+        from pytest_vla_shift.simulators.libero_world import import_environments
+
+        import_environments()
+    except Exception as error:  # whatever a broken package raises
+        complaint = f"{type(error).__name__}: {error}"
+        mend = mending_line(complaint) or f"{_INSTALL} (--force-reinstall, if that changes nothing)"
+        raise UsageError(f"LIBERO cannot be imported: {complaint}. {mend}") from error
 
 
 factory = LiberoFactory()

@@ -183,7 +183,7 @@ def _initial_states(path: Path) -> NDArray[np.float64]:
 
 
 def _build(bddl: Path) -> BDDLBaseDomain:
-    _import_environments()
+    import_environments()
     from libero.libero.envs.env_wrapper import ControlEnv
 
     try:
@@ -233,8 +233,8 @@ def _snapshot(model: mujoco.MjModel) -> ModelSnapshot:
     return ModelSnapshot.of(model)
 
 
-def _import_environments() -> None:
-    """Import LIBERO's environments without robosuite's log file and its advice.
+def import_environments() -> None:
+    """Import LIBERO's environments, and robosuite, without its log file and its advice.
 
     At import robosuite opens a log file of a fixed name in the system's temporary folder, which
     fails where another user made it first. It is given a handler that writes nothing.
@@ -245,7 +245,8 @@ def _import_environments() -> None:
     try:
         with _quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            import libero.libero.envs  # noqa: F401
+            import libero.libero.envs
+            import libero.libero.envs.env_wrapper  # noqa: F401
     finally:
         logging.FileHandler = original  # type: ignore[misc]
 

@@ -112,9 +112,9 @@ def test_horizons_are_the_customary_ones() -> None:
 def test_every_released_task_has_milestones() -> None:
     """All 130 goals, read by LIBERO's own parser."""
     pytest.importorskip("libero.libero")
-    from pytest_vla_shift.simulators.libero_world import _import_environments
+    from pytest_vla_shift.simulators.libero_world import import_environments
 
-    _import_environments()
+    import_environments()
     from libero.libero import get_libero_path
     from libero.libero.envs.bddl_utils import robosuite_parse_problem
 
