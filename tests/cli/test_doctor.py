@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from pytest_vla_shift.cli import main
 from pytest_vla_shift.commands import doctor as doctor_module
 from pytest_vla_shift.commands.checks import folders, graphics, libero_files, packages, simulators
+from pytest_vla_shift.commands.checks.imports import import_complaint
 from pytest_vla_shift.commands.findings import Finding, lines, missing, ok
 from pytest_vla_shift.protocol import registry
 
@@ -95,6 +96,18 @@ def test_an_extra_that_is_not_installed_is_only_noted(monkeypatch: pytest.Monkey
     assert found[0].status == "note"
     assert found[0].text == "video: no-such-distribution is not installed"
     assert found[0].mend == "pip install 'pytest-vla-shift[video]'"
+
+
+def test_a_video_extra_that_cannot_be_imported_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(tmp_path, monkeypatch, "av", "raise ImportError('libavcodec.so: wrong ELF class')\n")
+    wanted = Requirement('numpy; extra == "video"')
+    monkeypatch.setattr(packages, "_requirements", lambda: [wanted])
+    found = packages.extras()[0]
+    assert found.status == "note"
+    assert "cannot be imported: ImportError: libavcodec.so: wrong ELF class" in found.text
+    assert found.mend == "pip install --force-reinstall 'pytest-vla-shift[video]'"
 
 
 def test_an_extra_of_the_wrong_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +196,22 @@ def test_without_mujoco_nothing_is_drawn_and_nothing_blamed(
     assert any("MuJoCo is not installed" in f.text for f in found)
 
 
+def broken(folder: Path, monkeypatch: pytest.MonkeyPatch, package: str, code: str) -> None:
+    """A package that is installed, and whose import goes wrong."""
+    (folder / f"{package}.py").write_text(code)
+    monkeypatch.syspath_prepend(str(folder))
+
+
+@pytest.mark.parametrize("code", ["raise ImportError('bad ELF')\n", "import no_such_module\n"])
+def test_a_mujoco_that_cannot_be_imported_is_mended_by_pip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    broken(tmp_path, monkeypatch, "mujoco", code)
+    (found,) = [f for f in graphics.check() if f.status == "missing"]
+    assert found.text.startswith("import mujoco fails: ")
+    assert found.mend == "pip install --force-reinstall --no-deps 'mujoco==3.3.7'"
+
+
 @pytest.mark.parametrize("name,value", [("MUJOCO_GL", "glfw"), ("MUJOCO_GL", "nonsense")])
 def test_a_platform_without_headless_drawing_is_told(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
@@ -216,6 +245,26 @@ def test_gpus_are_those_that_the_driver_lists(
 
 
 # Simulators and their files
+
+
+@pytest.mark.parametrize(
+    "code,told",
+    [
+        ("raise OSError('half a file')\n", "OSError: half a file"),
+        ("import os; os.abort()\n", "the import ended with signal 6"),
+    ],
+)
+def test_a_robosuite_that_cannot_be_imported_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, told: str
+) -> None:
+    broken(tmp_path, monkeypatch, "robosuite", code)
+    (found,) = [f for f in simulators.check() if f.status == "missing"]
+    assert found.text == f"libero's environments cannot be imported: {told}"
+    assert found.mend == "pip install --force-reinstall 'pytest-vla-shift[libero]'"
+
+
+def test_an_import_that_hangs_ends() -> None:
+    assert import_complaint("import time; time.sleep(100)", seconds=0.5) is not None
 
 
 def entry_points(monkeypatch: pytest.MonkeyPatch, **targets: str) -> None:

@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass, field
 
 from pytest_vla_shift.commands.findings import Finding, missing, note, ok
+from pytest_vla_shift.simulators.libero import MUJOCO
 from pytest_vla_shift.simulators.mending import mending_line
 
 PROBE = "pytest_vla_shift.commands.checks.render_probe"
@@ -22,6 +23,8 @@ APT = {
     "osmesa": "apt-get install -y libosmesa6 libgl1 libglib2.0-0",
 }
 
+REINSTALL_MUJOCO = f"pip install --force-reinstall --no-deps 'mujoco=={MUJOCO}'"
+
 
 @dataclass(slots=True)
 class Probe:
@@ -33,6 +36,7 @@ class Probe:
         mujoco: MuJoCo's version, or None if it is not installed.
         renderer: the GL renderer's name, if a picture was drawn.
         complaint: what went wrong, or None.
+        imports: False if MuJoCo is installed and its import raised.
     """
 
     platform: str
@@ -40,6 +44,7 @@ class Probe:
     mujoco: str | None = None
     renderer: str | None = None
     complaint: str | None = None
+    imports: bool = True
 
 
 def check() -> list[Finding]:
@@ -72,6 +77,7 @@ def run_probe(platform: str) -> Probe:
             probe.mujoco = said.get("mujoco", probe.mujoco)
             probe.renderer = said.get("renderer", probe.renderer)
             probe.complaint = said.get("complaint", probe.complaint)
+            probe.imports = said.get("imports", probe.imports)
     if probe.complaint is None and ended.returncode != 0:
         last = (ended.stderr.strip().splitlines() or ["nothing printed"])[-1]
         how = f"signal {-ended.returncode}" if ended.returncode < 0 else f"{ended.returncode}"
@@ -129,6 +135,10 @@ def _render(probe: Probe) -> list[Finding]:
     if probe.mujoco is None and probe.complaint is None:
         return [note("MuJoCo is not installed, so nothing was drawn", "see Simulators, below")]
     complaint = probe.complaint or "no picture"
+    if not probe.imports:
+        # No GL library of the system mends a broken package.
+        broken = f"import mujoco fails: {complaint}"
+        return [missing(broken, mending_line(complaint) or REINSTALL_MUJOCO)]
     mend = mending_line(complaint) or APT.get(probe.platform)
     found = [missing(f"nothing is drawn with MUJOCO_GL={probe.platform}: {complaint}", mend)]
     other = "osmesa" if probe.platform == "egl" else "egl"

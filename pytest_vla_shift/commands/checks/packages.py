@@ -8,10 +8,14 @@ from importlib import metadata
 
 from packaging.requirements import Requirement
 
+from pytest_vla_shift.commands.checks.imports import import_complaint
 from pytest_vla_shift.commands.findings import Finding, missing, note, ok
 
 DISTRIBUTION = "pytest-vla-shift"
 OLDEST_PYTHON = (3, 11)
+
+IMPORTED = {"video": "import av, PIL"}
+"""What is really imported of an extra: packages with libraries that the system may refuse."""
 
 FOR_DEVELOPERS = "dev"
 """The extra that only people who work on this package need."""
@@ -97,6 +101,12 @@ def _extra_finding(name: str, requirements: list[Requirement]) -> Finding:
     problems = [problem for r in requirements if (problem := _problem(r)) is not None]
     if problems:
         return note(f"{name}: {'; '.join(problems)}", f"pip install '{DISTRIBUTION}[{name}]'")
+    complaint = import_complaint(IMPORTED[name]) if name in IMPORTED else None
+    if complaint is not None:
+        return note(
+            f"{name}: installed, and cannot be imported: {complaint}",
+            f"pip install --force-reinstall '{DISTRIBUTION}[{name}]'",
+        )
     versions = ", ".join(f"{r.name} {_version(r)}" for r in requirements)
     return ok(f"{name}: {versions}")
 

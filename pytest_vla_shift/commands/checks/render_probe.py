@@ -26,10 +26,9 @@ def main() -> None:
     say(libraries={name: complaint(name) for name in LIBRARIES})
     try:
         import mujoco
-    except ModuleNotFoundError:
-        return
     except Exception as error:
-        say(complaint=f"{type(error).__name__}: {error}")
+        if not (isinstance(error, ModuleNotFoundError) and error.name == "mujoco"):
+            say(imports=False, complaint=f"{type(error).__name__}: {error}")
         return
     say(mujoco=str(mujoco.__version__))
     try:
