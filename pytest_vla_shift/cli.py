@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     init = commands.add_parser(
         "init",
         help="write a starter suite",
-        description="Write a starter suite, suite.toml and test_robustness.py, into DIR."
+        description="Write a starter suite, suite.toml and test_<DIR's name>.py, into DIR."
         " Nothing is overwritten.",
     )
     init.add_argument("directory", type=Path, metavar="DIR", help="made if it is not there")

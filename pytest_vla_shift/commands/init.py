@@ -9,6 +9,7 @@ from typing import TextIO
 
 from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.protocol.suite import parse_suite, shipped_text
+from pytest_vla_shift.protocol.suite import shipped as shipped_names
 
 TEST = '''"""Runs suite.toml, the file beside this one: one test a task, episode and condition."""
 
@@ -28,10 +29,13 @@ HEADER = """\
 
 
 def init(directory: Path, shipped: str, out: TextIO) -> int:
-    """Write ``suite.toml`` and ``test_robustness.py`` into ``directory``.
+    """Write ``suite.toml`` and a test module into ``directory``.
+
+    Both are called after the folder: two suites of one name, or two test modules of one name
+    without packages around them, cannot be in one run of pytest.
 
     Args:
-        directory: made if it is not there; its name becomes the suite's.
+        directory: made if it is not there; its name becomes the suite's and the module's.
         shipped: the shipped suite to start from.
         out: where the next commands are printed.
 
@@ -42,9 +46,11 @@ def init(directory: Path, shipped: str, out: TextIO) -> int:
         UsageError: unknown suite, a file that is already there, or a folder that cannot be
             written. Nothing is left behind then.
     """
-    text = HEADER.format(shipped=shipped) + _renamed(shipped_text(shipped), suite_name(directory))
+    name = suite_name(directory)
+    text = HEADER.format(shipped=shipped) + _renamed(shipped_text(shipped), name)
     parse_suite(text, "the starter suite")  # what we write must be readable
-    files = {directory / "suite.toml": text, directory / "test_robustness.py": TEST}
+    module = directory / f"test_{name}.py"
+    files = {directory / "suite.toml": text, module: TEST}
     there = [path for path in files if path.exists() or path.is_symlink()]
     if there:
         raise UsageError(f"{there[0]} is there already; choose another folder, or move it away")
@@ -57,7 +63,7 @@ def init(directory: Path, shipped: str, out: TextIO) -> int:
         raise UsageError(f"cannot write into {directory}: {error}") from error
     where = shlex.quote(str(directory))
     out.write(
-        f"wrote {directory / 'suite.toml'} and {directory / 'test_robustness.py'}\n\n"
+        f"wrote {directory / 'suite.toml'} and {module}\n\n"
         "next:\n"
         "  # what would run, and for how long\n"
         f"  pytest {where} --vla-list\n"
@@ -70,9 +76,16 @@ def init(directory: Path, shipped: str, out: TextIO) -> int:
 
 
 def suite_name(directory: Path) -> str:
-    """The folder's name in a suite's alphabet: lower-case letters, digits and ``_``."""
-    name = re.sub(r"[^a-z0-9]+", "_", directory.absolute().name.lower()).strip("_")
-    return name or "my_suite"
+    """The folder's name in a suite's alphabet: lower-case letters, digits and ``_``.
+
+    It begins with a letter, so that it is an identifier too, and is no shipped suite's.
+    """
+    name = re.sub(r"[^a-z0-9]+", "_", directory.resolve().name.lower()).strip("_")
+    if not name:
+        return "my_suite"
+    if name in shipped_names():
+        return f"my_{name}"
+    return name if name[0].isalpha() else f"suite_{name}"
 
 
 def _renamed(text: str, name: str) -> str:

@@ -40,6 +40,17 @@ def test_the_starter_suite_is_collected_as_it_is_written(
     assert result.ret == 0
 
 
+def test_two_starter_suites_run_together(pytester: pytest.Pytester) -> None:
+    for name in ("nightly", "weekly"):
+        init(pytester.path / name, "quickstart", io.StringIO())
+    result = pytester.runpytest_subprocess(
+        "nightly", "weekly", "--vla-list", "-p", "no:cacheprovider"
+    )
+    result.stdout.fnmatch_lines(["nightly: *"])
+    result.stdout.fnmatch_lines(["weekly: *"])
+    assert result.ret == 0
+
+
 def test_the_next_commands_are_printed_for_the_shell(tmp_path: Path) -> None:
     out = io.StringIO()
     init(tmp_path / "with space", "quickstart", out)
@@ -50,11 +61,13 @@ def test_the_next_commands_are_printed_for_the_shell(tmp_path: Path) -> None:
 def test_nothing_is_overwritten(
     tmp_path: Path, there: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / there).write_text("mine")
-    assert main(["init", str(tmp_path)]) == 2
-    assert f"{tmp_path / there} is there already" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == [there]
-    assert (tmp_path / there).read_text() == "mine"
+    target = tmp_path / "robustness"
+    target.mkdir()
+    (target / there).write_text("mine")
+    assert main(["init", str(target)]) == 2
+    assert f"{target / there} is there already" in capsys.readouterr().err
+    assert [path.name for path in target.iterdir()] == [there]
+    assert (target / there).read_text() == "mine"
 
 
 def test_a_dangling_link_is_not_written_through(tmp_path: Path) -> None:
@@ -88,6 +101,9 @@ def test_a_folder_that_cannot_be_made_is_told(
         ("my.suite.2", "my_suite_2"),
         ("---", "my_suite"),
         ("Früh", "fr_h"),
+        ("quickstart", "my_quickstart"),
+        ("2026-11", "suite_2026_11"),
+        ("nightly/sub/..", "nightly"),
     ],
 )
 def test_the_suite_is_called_as_its_folder(folder: str, name: str) -> None:
