@@ -250,17 +250,21 @@ def _notes(facts: RunFacts, suites: Sequence[SuiteReport]) -> list[str]:
         )
     if not facts.seeded:
         notes.append(
-            "Policy seed inert: the policy declares no seed, so all arms run with whatever"
-            " randomness it has."
+            "Policy seed inert: the policy says that no seed decides its answers. It is"
+            " deterministic, or all arms run with whatever randomness it has. If null pairs"
+            " changed, it is not deterministic."
         )
     for suite in suites:
         if suite.null is None:
             notes.append(f"{suite.suite}: no {NULL} condition was run, the flip floor is unknown.")
         for condition in suite.conditions:
-            if condition.unmeasured_tasks:
+            where = f"{suite.suite} {condition.condition}"
+            if not condition.pairs:
+                notes.append(f"{where}: no pair was measured.")
+            elif condition.unmeasured_tasks:
                 tasks = ", ".join(condition.unmeasured_tasks)
                 notes.append(
-                    f"{suite.suite} {condition.condition}: no measured pair of {tasks};"
+                    f"{where}: no measured pair of {tasks};"
                     " the macro average is over the other tasks."
                 )
     return notes

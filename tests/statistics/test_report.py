@@ -101,6 +101,14 @@ def test_a_task_outside_the_average_is_noted_by_name() -> None:
     assert "demo null: no measured pair of b" in report.notes[1]
 
 
+def test_a_condition_without_a_measured_pair_promises_no_average() -> None:
+    cells, records = world({"null": {"a": [SS]}, "base-L1": {"a": [SS], "b": [SS]}})
+    for task in "ab":
+        add(records, record(task, 0, "base-L1", error="simulator"))
+    (note,) = build_report(FACTS, cells, records, resamples=50).notes
+    assert note == "demo base-L1: no pair was measured."
+
+
 def test_json_is_plain_and_carries_its_schema() -> None:
     report = build_report(FACTS, *world({"null": {"a": [SS, FF]}}), resamples=50)
     summary = json.loads(json.dumps(report.to_json(), allow_nan=False))
