@@ -109,7 +109,8 @@ class RunHooks:
         if self.session:
             self.session.close()
         if self.list_only:
-            session.exitstatus = pytest.ExitCode.OK
+            if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+                session.exitstatus = pytest.ExitCode.OK
         elif self.results:
             self.results.finish(session)
 
@@ -152,10 +153,16 @@ def _open_rollouts(config: pytest.Config, run: RunConfig) -> RunHooks:
             config.option.allure_report_dir = workerinput["vla_allure"]
             # The controller alone may empty the directory: a replacement worker would wipe it.
             config.option.clean_alluredir = False
-        session = RobustnessSession(config, run, str(workerinput["vla_session"]))
+        names = workerinput["vla_set_aside"]
+        set_aside = [str(name) for name in names] if isinstance(names, list) else []
+        session = RobustnessSession(config, run, str(workerinput["vla_session"]), set_aside)
         return RunHooks(session, None, list_only=False)
     results = RunResults(config, run)
-    here = None if results.distributed else RobustnessSession(config, run, results.session_id)
+    here = (
+        None
+        if results.distributed
+        else RobustnessSession(config, run, results.session_id, results.set_aside)
+    )
     return RunHooks(here, results, list_only=False)
 
 

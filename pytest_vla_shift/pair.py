@@ -125,8 +125,18 @@ def depth(stages: StageResult | None) -> str:
     return f"{count}, first incomplete: {stages.first_incomplete}"
 
 
-def replay_command(node: str, policy: str, args: dict[str, str], extra: list[str]) -> str:
-    """The shell line that runs one node again, recording apart from the run it comes from."""
-    words = ["pytest", node, f"--vla-policy={policy}"]
+def replay_command(
+    node: str, policy: str, args: dict[str, str], extra: list[str], renderer: str | None = None
+) -> str:
+    """The shell line that runs one node again, recording apart from the run it comes from.
+
+    Args:
+        node: the node, its path relative to where pytest is started.
+        policy, args: who is asked.
+        extra: further options.
+        renderer: MUJOCO_GL, if it is set: part of the key.
+    """
+    words = [f"MUJOCO_GL={renderer}"] if renderer else []
+    words += ["pytest", node, f"--vla-policy={policy}"]
     words += [f"--vla-policy-arg={name}={value}" for name, value in args.items()]
     return shlex.join([*words, *extra, "--vla-run=replay", "--vla-fresh"])

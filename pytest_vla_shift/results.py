@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
+import traceback
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from pytest_vla_shift.rollouts.manifest import (
     read_plan,
     write_manifest,
 )
-from pytest_vla_shift.rollouts.store import Store, archive, make_writable
+from pytest_vla_shift.rollouts.store import Store, archive, make_writable, record_files
 from pytest_vla_shift.statistics.pairs import PlannedPair
 from pytest_vla_shift.statistics.report import RunFacts, RunReport, build_report
 
@@ -56,8 +57,9 @@ class RunResults:
         self._lock = _lock(run.directory)
         discard_plans(run.directory)
         check_manifest(run.directory)
-        self._archived = archive(run.directory) if run.fresh else None
-        self._store = Store(run.directory, "controller")
+        self.set_aside = record_files(run.directory) if run.fresh else ()
+        self._archived: Path | None = None
+        self._store = Store(run.directory, "controller", ignore=frozenset(self.set_aside))
         self._cut_off = self._store.unfinished_lines()
         self._plan: SessionPlan | None = None
         self._progress: Progress | None = None
@@ -66,23 +68,21 @@ class RunResults:
         self._errors_from_start: int | None = 0
         self._usage_error: str | None = None
         self._missing_nodes: list[PlannedNode] = []
-        self.allure_directory = self._prepare_allure()
+        self._troubles: list[str] = []
+        self._own_allure: Path | None = None
+        self.allure_directory = self._choose_allure()
 
-    def _prepare_allure(self) -> Path | None:
-        """Allure results go into the run's directory unless ``--alluredir`` says otherwise.
-
-        Ours is emptied first: all of it is made anew from records. A user's own is left alone.
-        """
+    def _choose_allure(self) -> Path | None:
+        """Allure results go into the run's directory unless ``--alluredir`` says otherwise."""
         option = self.config.option
         if not hasattr(option, "allure_report_dir"):
             return None  # allure-pytest is switched off
         if option.allure_report_dir is None:
-            directory = self.run.directory / "allure-results"
-            shutil.rmtree(directory, ignore_errors=True)
-            option.allure_report_dir = str(directory)
+            self._own_allure = self.run.directory / "allure-results"
+            option.allure_report_dir = str(self._own_allure)
         return Path(option.allure_report_dir).absolute()
 
-    def worker_input(self) -> dict[str, str | None]:
+    def worker_input(self) -> dict[str, str | list[str] | None]:
         """What an xdist worker is told: plain values, sent before it configures itself."""
         allure = self.allure_directory
         return {
@@ -90,16 +90,29 @@ class RunResults:
             "vla_reports": str(self.run.reports),
             "vla_run": self.run.run,
             "vla_allure": None if allure is None else str(allure),
+            "vla_set_aside": list(self.set_aside),
         }
 
     def plan_ready(self) -> None:
-        """Read the plan that this process or a worker wrote, and write the manifest."""
+        """Read the plan that this process or a worker wrote, and begin.
+
+        Only now, when everything that can be checked has been, is anything of an earlier session
+        replaced: its manifest, its Allure results, and with ``--vla-fresh`` its records.
+        """
         if self._plan is not None:
             return
         path = plan_path(self.run.directory, self.session_id)
         self._plan = read_plan(path)
         if self._plan is None:
             return
+        if self.run.fresh:
+            self._archived = archive(self.run.directory)
+            make_writable(self.run.directory)
+        if self._own_allure is not None:
+            # All of it is made anew from records; the folder itself is allure-pytest's already. A
+            # folder of the user's own is left alone.
+            for old in self._own_allure.glob("*"):
+                old.unlink(missing_ok=True)
         write_manifest(
             self.run.directory,
             self.session_id,
@@ -191,11 +204,23 @@ class RunResults:
             for n in {(n.suite, n.cell): n for n in self._plan.nodes}.values()
         ]
         self.report = build_report(self._facts(), pairs, self._store.records())
-        self.config.hook.pytest_vla_aggregate(config=self.config, report=self.report)
         self._missing_nodes = [n for n in self._plan.nodes if n.node not in self._reported]
-        publish(self.run.directory, self.allure_directory, self.report, self._missing_nodes)
-        if self._missing_nodes and session.exitstatus == pytest.ExitCode.OK:
+        with self._noting("a pytest_vla_aggregate hook"):
+            self.config.hook.pytest_vla_aggregate(config=self.config, report=self.report)
+        with self._noting("writing the summary and the Allure results"):
+            publish(self.run.directory, self.allure_directory, self.report, self._missing_nodes)
+        incomplete = self._missing_nodes or self._troubles
+        if incomplete and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @contextmanager
+    def _noting(self, what: str) -> Iterator[None]:
+        """What goes wrong at the end must not take the table away: it is told below it."""
+        try:
+            yield
+        except Exception as error:
+            where = "".join(traceback.format_tb(error.__traceback__)[-1:])
+            self._troubles.append(f"{what} raised {type(error).__name__}: {error}\n{where}")
 
     def _facts(self) -> RunFacts:
         assert self._plan is not None
@@ -208,8 +233,21 @@ class RunResults:
             seeded=bool(policy["seeded"]),
             versions={"pytest-vla-shift": __version__, **self._plan.versions},
             protocols=self._plan.protocols,
-            notes=tuple(self._store_notes()),
+            notes=(*self._selection_notes(), *self._store_notes()),
         )
+
+    def _selection_notes(self) -> list[str]:
+        """Rates over cells chosen by ``-k``, ``--lf`` or a cut must not be read as the suite's."""
+        assert self._plan is not None
+        notes = []
+        for suite, size in sorted(self._plan.grid.items()):
+            planned = len({n.cell for n in self._plan.nodes if n.suite == suite})
+            if planned < size:
+                notes.append(
+                    f"{planned} of the {size} cells of {suite} were selected; all figures are over"
+                    " these alone."
+                )
+        return notes
 
     def _store_notes(self) -> list[str]:
         notes = []
@@ -234,6 +272,8 @@ class RunResults:
         terminal.section("robustness")
         terminal.write_line(render(self.report))
         self._print_told(terminal)
+        for trouble in self._troubles:
+            terminal.write_line(trouble, red=True)
         if self._missing_nodes:
             terminal.section("planned, not reported", red=True)
             terminal.write_line(
@@ -256,8 +296,7 @@ class RunResults:
             terminal.write_line(facts["explanation"])
         if len(degraded) > EXPLAINED:
             terminal.write_line(
-                f"... and {len(degraded) - EXPLAINED} more; all are in the Allure results and in"
-                f" {_short(self.run.directory / 'summary.md')}"
+                f"... and {len(degraded) - EXPLAINED} more; all are in the Allure results"
             )
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from pytest_vla_shift.outcomes import ReportFacts, told_by_transition
 from pytest_vla_shift.pair import Pair, replay_command
 from pytest_vla_shift.protocol.errors import InfrastructureError, UsageError
 from pytest_vla_shift.protocol.plan import Cell, CutCheck, plan
+from pytest_vla_shift.protocol.registry import load
 from pytest_vla_shift.protocol.suite import Suite, load_suite
 from pytest_vla_shift.reporting.allure_node import decorate, label_node
 from pytest_vla_shift.rollouts.engine import Engine, PairRecords
@@ -27,6 +28,7 @@ from pytest_vla_shift.rollouts.manifest import (
 from pytest_vla_shift.rollouts.request import check_axes
 from pytest_vla_shift.rollouts.store import Store
 from pytest_vla_shift.simulators.factories import load_factory
+from pytest_vla_shift.simulators.mending import mending_line
 from pytest_vla_shift.statistics.pairs import Transition
 from pytest_vla_shift.story import error_story, pair_story
 from pytest_vla_shift.video import VideoMaker
@@ -45,13 +47,21 @@ class RobustnessSession:
         config: pytest's.
         run: what was asked for.
         session_id: shared by all processes of one pytest run; None when nothing will run.
+        set_aside: files of records that ``--vla-fresh`` sets aside before the first rollout.
     """
 
-    def __init__(self, config: pytest.Config, run: RunConfig, session_id: str | None) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        run: RunConfig,
+        session_id: str | None,
+        set_aside: Sequence[str] = (),
+    ) -> None:
         self.config = config
         self.run = run
         self.suites: dict[str, Suite] = {}
         self._session_id = session_id
+        self._set_aside = frozenset(set_aside)
         self._loaded: dict[str | Path, tuple[Suite, list[Cell]]] = {}
         self._cells: dict[tuple[str, str], Cell] = {}
         self._cut = CutCheck(run.cut)
@@ -110,16 +120,25 @@ class RobustnessSession:
                 raise UsageError(problem)
             planned = self._planned(items)
             if self.run.list_only:
+                self._check_names()
                 self._listed = [(suite, cell) for _, suite, cell in planned]
                 items.clear()
             elif planned and self._session_id is not None:
                 self._open_engine(planned)
         except UsageError as error:
+            self.close()  # pytest still finishes the collection: there is no plan to write
             output: dict[str, object] | None = getattr(self.config, "workeroutput", None)
             if output is None:
                 raise pytest.UsageError(str(error)) from error
             output["vla_usage_error"] = str(error)
             items.clear()
+
+    def _check_names(self) -> None:
+        """A listing needs neither the policy nor the simulators, but their names must be known."""
+        if self.run.policy is not None:
+            load("policies", self.run.policy)
+        for suite in self.suites.values():
+            load_factory(suite.simulator)
 
     def _planned(self, items: Sequence[pytest.Item]) -> list[tuple[str, Suite, Cell]]:
         """Node id, suite and cell of every item that asks for a pair."""
@@ -143,12 +162,17 @@ class RobustnessSession:
             check_contract(policy, suite)
         tasks = sorted({(c.episode.task_suite, c.episode.task) for _, _, c in planned})
         for task_suite, task in tasks:
-            reason = policy.unsupported(task_suite, task)
+            try:
+                reason = policy.unsupported(task_suite, task)
+            except Exception as error:
+                raise UsageError(
+                    f"policy {name!r} raised in unsupported: {type(error).__name__}: {error}"
+                ) from error
             if reason is not None:
                 raise UsageError(f"policy {name!r} cannot do {task_suite}/{task}: {reason}")
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         self._engine = Engine(
-            Store(self.run.directory, worker),
+            Store(self.run.directory, worker, ignore=self._set_aside),
             policy,
             self.run.policy_args,
             envs=self.run.envs,
@@ -174,10 +198,10 @@ class RobustnessSession:
                 started.add(suite.name)
                 try:
                     _ = engine.simulator(suite).info
-                except InfrastructureError as error:
+                except Exception as error:  # in this process (--vla-envs=0) it may raise anything
                     raise UsageError(
                         f"simulator {suite.simulator!r} of suite {suite.name!r} cannot start:"
-                        f" {error}"
+                        f" {error}{_mending(error)}"
                     ) from error
 
     def write_plan(self, items: Sequence[pytest.Item]) -> None:
@@ -214,6 +238,7 @@ class RobustnessSession:
                 versions={k: v for info in infos.values() for k, v in info.versions.items()},
                 renderers={name: info.renderer for name, info in infos.items()},
                 protocols={s.name: s.protocol_digest for s in self.suites.values()},
+                grid={s.name: len(plan(s)) for s in self.suites.values()},
                 nodes=tuple(nodes),
             ),
         )
@@ -269,15 +294,26 @@ class RobustnessSession:
         raise InfrastructureError(explanation)
 
     def _replay(self, node: pytest.Item) -> str:
+        # A node id is relative to pytest's root; an argument, to where pytest is started.
+        inner = node.nodeid.partition("::")[2]
+        path = os.path.relpath(node.path, self.config.invocation_params.dir)
         return replay_command(
-            node.nodeid, str(self.run.policy), dict(self.run.policy_args), self._replay_options()
+            f"{path}::{inner}",
+            str(self.run.policy),
+            dict(self.run.policy_args),
+            self._replay_options(),
+            renderer=os.environ.get("MUJOCO_GL"),
         )
 
     def _replay_options(self) -> list[str]:
-        """Options without which the command would not find the node or the same simulator."""
+        """Options that this run was started with and that decide what the node is."""
         options: list[str] = []
-        if self.config.inipath is None:
-            options.append(f"--rootdir={self.config.rootpath}")
+        for option in ("-c", "--rootdir"):
+            given = self.config.getoption("inifilename" if option == "-c" else "rootdir")
+            if given:
+                options += [option, str(given)]
+        if self.run.envs != 1:
+            options.append(f"--vla-envs={self.run.envs}")
         return options
 
     def _make_video(self, pair: Pair) -> None:
@@ -324,6 +360,14 @@ class RobustnessSession:
             self._engine.close()
             self._engine.store.close()
             self._engine = None
+
+
+def _mending(error: Exception) -> str:
+    """The line that mends a complaint raised in this process; a worker's has it already."""
+    if isinstance(error, InfrastructureError | UsageError):
+        return ""
+    line = mending_line(f"{type(error).__name__}: {error}")
+    return "" if line is None else f"\n{line}"
 
 
 def check_contract(policy: Policy, suite: Suite) -> None:

@@ -57,9 +57,11 @@ def main() -> int:
     command += ["--vla-fresh"] if given.fresh else []
     recorded = not given.fresh and any((REPORTS / "rollouts").glob("results-*.jsonl"))
     summary = REPORTS / "summary.json"
-    summary.unlink(missing_ok=True)  # what is read below must be this run's
+    before = summary.stat().st_mtime_ns if summary.is_file() else None
     code = subprocess.run(command, cwd=ROOT, check=False).returncode
-    if code not in (TESTS_PASSED, TESTS_FAILED) or not summary.is_file():
+    # What is read below must be this run's.
+    written = summary.is_file() and summary.stat().st_mtime_ns != before
+    if code not in (TESTS_PASSED, TESTS_FAILED) or not written:
         print(f"\nThe demo did not run: pytest ended with exit code {code}; its words are above.")
         print(f"{Path(sys.executable).parent / 'vla-shift'} doctor says what is missing.")
         return code or 1

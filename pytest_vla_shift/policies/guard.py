@@ -6,6 +6,8 @@ takes the pair out of every rate.
 
 from __future__ import annotations
 
+import traceback
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,7 +52,7 @@ def begin(policy: Policy, episode: EpisodeInfo, seed: int) -> None:
         policy.reset(episode, seed)
     except InfrastructureError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PolicyError(
             f"policy {policy.spec.name!r} raised in reset: {_quote(error)}"
         ) from error
@@ -66,7 +68,7 @@ def ask(policy: Policy, observation: Observation) -> NDArray[np.float64]:
         raw: object = policy.act(observation)
     except InfrastructureError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PolicyError(
             f"policy {policy.spec.name!r} raised at step {observation.step}: {_quote(error)}"
         ) from error
@@ -118,5 +120,11 @@ def checked_actions(policy_name: str, spec: PolicySpec, raw: object) -> NDArray[
     return actions
 
 
-def _quote(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+def _quote(error: BaseException) -> str:
+    """``ValueError: message (policy.py:12, in act)``: the innermost line, without its folder."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return text
+    last = frames[-1]
+    return f"{text} ({PurePath(last.filename).name}:{last.lineno}, in {last.name})"

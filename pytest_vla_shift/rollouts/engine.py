@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -134,7 +135,11 @@ class Engine:
         for simulator in self._simulators.values():
             simulator.close()
         self._simulators.clear()
-        self.policy.close()
+        try:
+            self.policy.close()
+        except Exception:
+            # Every rollout is recorded by now: what is wrong with parting must not hide them.
+            logging.getLogger(__name__).warning("the policy raised in close", exc_info=True)
 
     def _obtain(
         self, wanted: RolloutRequest, clean: RolloutRecord | None

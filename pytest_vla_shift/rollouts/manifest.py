@@ -51,6 +51,7 @@ class SessionPlan:
         versions: distribution name -> version of all simulators of the plan.
         renderers: simulator -> GL platform.
         protocols: suite -> protocol digest.
+        grid: suite -> cells of its protocol, of which the plan may be a selection.
         nodes: in the order in which they run.
     """
 
@@ -58,6 +59,7 @@ class SessionPlan:
     versions: Mapping[str, str]
     renderers: Mapping[str, str]
     protocols: Mapping[str, str]
+    grid: Mapping[str, int]
     nodes: tuple[PlannedNode, ...]
 
 
@@ -97,6 +99,7 @@ def write_plan(path: Path, plan: SessionPlan) -> None:
             "versions": dict(plan.versions),
             "renderers": dict(plan.renderers),
             "protocols": dict(plan.protocols),
+            "grid": dict(plan.grid),
             "nodes": nodes,
         },
     )
@@ -113,6 +116,7 @@ def read_plan(path: Path) -> SessionPlan | None:
         raw["versions"],
         raw["renderers"],
         raw["protocols"],
+        raw["grid"],
         tuple(PlannedNode(*node) for node in raw["nodes"]),
     )
 
@@ -155,6 +159,7 @@ def write_manifest(
             "versions": dict(plan.versions),
             "renderers": dict(plan.renderers),
             "protocols": dict(plan.protocols),
+            "grid": dict(plan.grid),
             "planned": len(plan.nodes),
             "nodes": cells,
         },

@@ -65,15 +65,17 @@ class Store:
     Args:
         directory: the run's directory; created if missing.
         worker: this process's name in file names, for example ``main`` or ``gw1``.
+        ignore: names of files that are about to be archived, or are by now.
 
     Raises:
         UsageError: the directory cannot be written, or two rows of one key differ in outcome.
     """
 
-    def __init__(self, directory: Path, worker: str) -> None:
+    def __init__(self, directory: Path, worker: str, ignore: frozenset[str] = frozenset()) -> None:
         self.directory = directory
         self.root = directory / "rollouts"
         self.worker = worker
+        self._ignore = ignore
         self.bad_rows: list[BadRow] = []
         # Errors of this session. Those of an earlier one are tried again, these are not: a clean
         # arm that cannot run must not be run once more for each of its conditions.
@@ -89,6 +91,8 @@ class Store:
     def refresh(self) -> None:
         """Read what any process has written since the last look."""
         for file in sorted(self.root.glob("results-*.jsonl")):
+            if file.name in self._ignore:
+                continue
             offset, line_number = self._offsets.get(file, (0, 0))
             with file.open("rb") as stream:
                 stream.seek(offset)
@@ -300,6 +304,11 @@ def make_writable(directory: Path) -> None:
             f"the reports folder cannot be written: {error}. Choose another one with"
             " --vla-reports=DIR"
         ) from error
+
+
+def record_files(directory: Path) -> tuple[str, ...]:
+    """Names of a run's files of records, sorted."""
+    return tuple(sorted(path.name for path in (directory / "rollouts").glob("results-*.jsonl")))
 
 
 def archive(directory: Path) -> Path | None:

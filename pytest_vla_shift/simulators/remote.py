@@ -98,6 +98,8 @@ class RemoteSimulator:
             self._start()
             self._left_s += max(0.0, self._start_timeout_s - (time.monotonic() - began))
         connection, reply = self._ask("prepare", asdict(episode))
+        # The allowance was for starting and for the first world, not for the rollout.
+        self._left_s = min(self._left_s, self._timeout_s)
         connection.trim_output()
         with connection.reading():
             self._resident = messages.get(reply.body, "rss", int)

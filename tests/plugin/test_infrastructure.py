@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,57 @@ def test_a_policy_that_draws_from_global_generators_gives_the_same_rows_in_any_o
     part = project.outcomes("part")
     assert len(part) == 6
     assert all(everything[row["key"]] == row for row in part)
+
+
+def test_a_hang_on_a_fresh_worker_costs_the_rollouts_time_and_not_the_starts(
+    tmp_path: Path,
+) -> None:
+    project = ToyProject(tmp_path, options=("--vla-envs=1", "--vla-video=off"))
+    project.environment["TOY_FAULTS"] = "reach_left/0=hang"
+    began = time.monotonic()
+    options = (*NULL, "--vla-episodes=0", "--vla-rollout-timeout=3")
+    run = project.run("--vla-run=h", *options, code=1)
+    assert "within the 3 s that a rollout has" in run.out
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_a_policy_that_raises_in_close_takes_no_report_away(
+    project: ToyProject, processes: str
+) -> None:
+    (project.path / "mine.py").write_text(
+        "from tests.fakes.toy_policies import Expert\n"
+        "class Mine(Expert):\n"
+        "    def close(self):\n"
+        "        raise OSError('socket is gone')\n"
+    )
+    run = project.run(
+        "--vla-run=c", "--vla-axis=null", f"-n{processes}", policy="mine:Mine", code=0
+    )
+    assert "6 robust" in run.out.splitlines()[-1]
+    assert "Traceback" not in run.out
+    assert project.only_suite("c")["reported"] == 6
+
+
+def test_a_hook_that_raises_takes_no_report_away_and_fails_the_run(project: ToyProject) -> None:
+    (project.path / "conftest.py").write_text(
+        "def pytest_vla_aggregate(config, report):\n    raise LookupError('no such table')\n"
+    )
+    run = project.run("--vla-run=h", "--vla-axis=null", code=1)
+    assert "pytest_vla_aggregate" in run.out
+    assert "LookupError: no such table" in run.out
+    assert "6 robust" in run.out.splitlines()[-1]
+    assert project.only_suite("h")["reported"] == 6
+
+
+def test_a_policy_that_exits_or_raises_says_where(project: ToyProject) -> None:
+    (project.path / "mine.py").write_text(
+        "import sys\n"
+        "from tests.fakes.toy_policies import Expert\n"
+        "class Exits(Expert):\n"
+        "    def act(self, observation):\n"
+        "        sys.exit(3)\n"
+    )
+    run = project.run("--vla-run=x", "--vla-axis=null", policy="mine:Exits", code=2)
+    assert "SystemExit: 3 (mine.py:5, in act)" in " ".join(run.out.split())
+    assert {row["status"] for row in project.rows("x")} == {"error"}

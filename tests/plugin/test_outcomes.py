@@ -7,7 +7,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from tests.plugin.toy_project import SUITE, ToyProject
+from tests.plugin.toy_project import MODULE, SUITE, ToyProject
 
 BASE_L3 = "--vla-axis=base"
 
@@ -103,3 +103,37 @@ def test_the_condition_fixture_runs_nothing(tmp_path: Path) -> None:
     run = project.run("--vla-run=c", code=0)
     assert "30 passed" in run.out
     assert project.rows("c") == []
+
+
+def test_a_replay_command_works_from_where_pytest_was_started(project: ToyProject) -> None:
+    below = project.path / "below"
+    below.mkdir()
+    project.path = below
+    args = ("..", BASE_L3, "--vla-level=3", "--vla-episodes=0", "--vla-task=left", "--vla-run=r")
+    run = project.run(*args, code=1)
+    line = next(line for line in run.out.splitlines() if line.startswith("  replay"))
+    command = shlex.split(line.split("replay", 1)[1])
+    again = subprocess.run(
+        [*project.command(policy=None)[:3], *command[1:]],
+        cwd=below,
+        env=project.env(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert again.returncode == 1, again.stdout
+    assert "1 degraded" in again.stdout.splitlines()[-1]
+
+
+def test_an_expected_failure_keeps_pytests_own_word(tmp_path: Path) -> None:
+    module = f"import pytest\n@pytest.mark.xfail\n{MODULE.strip()}\n"
+    project = ToyProject(tmp_path, module=module)
+    run = project.run("--vla-run=x", BASE_L3, "--vla-level=3", code=0)
+    assert "4 xfailed" in run.out.splitlines()[-1]
+
+
+def test_a_run_over_a_selection_says_so(project: ToyProject) -> None:
+    run = project.run("--vla-run=s", "-k", "base and L3", code=1)
+    assert "6 of the 30 cells of toy_suite were selected" in " ".join(run.out.split())
+    whole = project.run("--vla-run=w", code=1)
+    assert "were selected" not in whole.out

@@ -139,3 +139,79 @@ def test_a_store_of_another_schema_is_refused(project: ToyProject) -> None:
     (directory / "run.json").write_text('{"kind": "run", "schema": 99}')
     run = project.run("--vla-run=old", code=4)
     assert "schema 99" in run.out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--vla-policy=nope",),
+        (f"--vla-policy={EXPERT}", "--vla-axis=nope"),
+        (f"--vla-policy={EXPERT}", "-k", "nonsense"),
+        ("--vla-policy=scripted",),
+        ("--vla-policy=scripted", "-n2"),
+    ],
+)
+def test_a_run_that_cannot_start_touches_nothing_that_an_earlier_one_left(
+    project: ToyProject, options: tuple[str, ...]
+) -> None:
+    project.run("--vla-run=kept", "--vla-axis=null", code=0)
+    directory = project.directory("kept")
+
+    def state() -> dict[str, bytes]:
+        return {
+            str(path.relative_to(directory)): path.read_bytes()
+            for path in directory.rglob("*")
+            if path.is_file()
+        }
+
+    before = state()
+    run = project.run("--vla-run=kept", "--vla-fresh", *options, policy=None)
+    assert run.code in (4, 5), run.out
+    assert state() == before
+
+
+def test_a_simulator_that_cannot_start_leaves_the_summary_of_an_earlier_run(
+    project: ToyProject,
+) -> None:
+    project.run("--vla-run=kept", "--vla-axis=null", code=0)
+    before = project.summary("kept")
+    suite = project.suite.replace(
+        "tests.fakes.toy_simulator:factory", "tests.plugin.broken_simulator:factory"
+    )
+    (project.path / "suite.toml").write_text(suite)
+    for envs in ("0", "1"):
+        run = project.run("--vla-run=kept", "--vla-axis=null", f"--vla-envs={envs}", code=4)
+        assert "cannot start" in run.out
+        assert "MISSING" not in run.out
+        assert "INTERNALERROR" not in run.out
+    assert project.summary("kept") == before
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_a_policy_whose_unsupported_raises_is_a_usage_error(
+    project: ToyProject, processes: str
+) -> None:
+    (project.path / "mine.py").write_text(
+        "from tests.fakes.toy_policies import Expert\n"
+        "class Mine(Expert):\n"
+        "    def unsupported(self, task_suite, task):\n"
+        "        raise LookupError('no table')\n"
+    )
+    run = project.run(f"-n{processes}", policy="mine:Mine", code=4)
+    assert "LookupError: no table" in run.out
+    assert "INTERNALERROR" not in run.out
+
+
+def test_a_listing_refuses_what_a_run_would_refuse_by_name(project: ToyProject) -> None:
+    assert "Did you mean" in project.run("--vla-list", policy="scripte", code=4).out
+    (project.path / "suite.toml").write_text(
+        project.suite.replace("tests.fakes.toy_simulator:factory", "mujoko")
+    )
+    assert "mujoko" in project.run("--vla-list", policy=None, code=4).out
+
+
+def test_a_listing_with_a_module_that_cannot_be_collected_is_no_success(
+    project: ToyProject,
+) -> None:
+    (project.path / "test_broken.py").write_text("import no_such_module\n")
+    assert project.run("--vla-list", policy=None).code != 0

@@ -104,7 +104,9 @@ def test_an_exception_of_the_policy_is_quoted_with_its_step_and_chained() -> Non
     with pytest.raises(PolicyError, match="raised at step 16: ValueError: bad latent") as caught:
         ask(Raises(error), observation(16))
     assert caught.value.__cause__ is error
-    with pytest.raises(PolicyError, match=r"raised in reset: AssertionError$"):
+    with pytest.raises(
+        PolicyError, match=r"raised in reset: AssertionError \(test_guard\.py:\d+, in \w+\)$"
+    ):
         begin(Raises(AssertionError()), INFO, 0)
 
 

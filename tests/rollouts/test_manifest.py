@@ -23,6 +23,7 @@ PLAN = SessionPlan(
     versions={"toy": "1"},
     renderers={"toy": "egl"},
     protocols={"small": "abc"},
+    grid={"small": 30},
     nodes=(
         PlannedNode(
             "t.py::t[a]", "small", "a", "toy", "left", 3, "base-L2", "base", "L2", "c", "s"
