@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from importlib.util import find_spec
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 QUALITY = 92
 
 
+@cache
 def available() -> bool:
-    """Whether pictures can be written."""
-    return find_spec("PIL") is not None
+    """Whether pictures can be written: Pillow is there and can be imported."""
+    try:
+        import PIL.Image  # noqa: F401
+    except Exception:  # a broken installation may raise anything
+        return False
+    return True
 
 
 def write_frames(directory: Path, frames: Mapping[str, Image]) -> None:
