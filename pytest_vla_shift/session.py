@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+from pytest_vla_shift.contract import check_contract, start_simulators
 from pytest_vla_shift.options import RunConfig
 from pytest_vla_shift.outcomes import ReportFacts, told_by_transition
 from pytest_vla_shift.pair import Pair, replay_command
@@ -28,13 +29,12 @@ from pytest_vla_shift.rollouts.manifest import (
 from pytest_vla_shift.rollouts.request import check_axes
 from pytest_vla_shift.rollouts.store import Store
 from pytest_vla_shift.simulators.factories import load_factory
-from pytest_vla_shift.simulators.mending import mending_line
 from pytest_vla_shift.statistics.pairs import Transition
 from pytest_vla_shift.story import error_story, pair_story
 from pytest_vla_shift.video import VideoMaker
 
 if TYPE_CHECKING:
-    from pytest_vla_shift.policies.protocol import Policy
+    pass
 
 FACTS = pytest.StashKey[ReportFacts]()
 PAIR = pytest.StashKey[Pair]()
@@ -60,6 +60,8 @@ class RobustnessSession:
         self.config = config
         self.run = run
         self.suites: dict[str, Suite] = {}
+        # As given to this run: a simulator in this process sets it as well.
+        self._renderer = os.environ.get("MUJOCO_GL")
         self._session_id = session_id
         self._set_aside = frozenset(set_aside)
         self._loaded: dict[str | Path, tuple[Suite, list[Cell]]] = {}
@@ -158,18 +160,7 @@ class RobustnessSession:
         name = self.run.policy
         assert name is not None  # only a listing has none
         policy = resolve(name, self.run.policy_args, paths=[self.config.rootpath])
-        for suite in {cell.suite: suite for _, suite, cell in planned}.values():
-            check_contract(policy, suite)
-        tasks = sorted({(c.episode.task_suite, c.episode.task) for _, _, c in planned})
-        for task_suite, task in tasks:
-            try:
-                reason = policy.unsupported(task_suite, task)
-            except Exception as error:
-                raise UsageError(
-                    f"policy {name!r} raised in unsupported: {type(error).__name__}: {error}"
-                ) from error
-            if reason is not None:
-                raise UsageError(f"policy {name!r} cannot do {task_suite}/{task}: {reason}")
+        check_contract(policy, planned)
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         self._engine = Engine(
             Store(self.run.directory, worker, ignore=self._set_aside),
@@ -182,27 +173,7 @@ class RobustnessSession:
             ),
         )
         self._videos = VideoMaker(self._engine, self.run.directory)
-        self._start_simulators(planned)
-
-    def _start_simulators(self, planned: Sequence[tuple[str, Suite, Cell]]) -> None:
-        """Start what has rollouts to run, so that what is missing is said before the first one.
-
-        Raises:
-            UsageError: a simulator cannot start.
-        """
-        engine = self._engine
-        assert engine is not None
-        started: set[str] = set()
-        for _, suite, cell in planned:
-            if suite.name not in started and engine.is_open(suite, cell):
-                started.add(suite.name)
-                try:
-                    _ = engine.simulator(suite).info
-                except Exception as error:  # in this process (--vla-envs=0) it may raise anything
-                    raise UsageError(
-                        f"simulator {suite.simulator!r} of suite {suite.name!r} cannot start:"
-                        f" {error}{_mending(error)}"
-                    ) from error
+        start_simulators(self._engine, planned)
 
     def write_plan(self, items: Sequence[pytest.Item]) -> None:
         """Write the plan of this session for the controller, unless another worker has."""
@@ -302,7 +273,7 @@ class RobustnessSession:
             str(self.run.policy),
             dict(self.run.policy_args),
             self._replay_options(),
-            renderer=os.environ.get("MUJOCO_GL"),
+            renderer=self._renderer,
         )
 
     def _replay_options(self) -> list[str]:
@@ -360,38 +331,3 @@ class RobustnessSession:
             self._engine.close()
             self._engine.store.close()
             self._engine = None
-
-
-def _mending(error: Exception) -> str:
-    """The line that mends a complaint raised in this process; a worker's has it already."""
-    if isinstance(error, InfrastructureError | UsageError):
-        return ""
-    line = mending_line(f"{type(error).__name__}: {error}")
-    return "" if line is None else f"\n{line}"
-
-
-def check_contract(policy: Policy, suite: Suite) -> None:
-    """Refuse a policy that cannot look through a suite's cameras or move its robot.
-
-    Raises:
-        UsageError: shows both sides.
-    """
-    spec = policy.spec
-    info = load_factory(suite.simulator).describe()
-    absent = [camera for camera in suite.cameras if camera not in info.cameras]
-    if absent:
-        raise UsageError(
-            f"{suite.source}: observation.cameras asks for {', '.join(absent)}, but simulator"
-            f" {suite.simulator!r} has {', '.join(info.cameras)}"
-        )
-    unknown = [camera for camera in spec.cameras if camera not in suite.cameras]
-    if unknown:
-        raise UsageError(
-            f"policy {spec.name!r} looks through {', '.join(spec.cameras)}, but suite"
-            f" {suite.name!r} has {', '.join(suite.cameras)}"
-        )
-    if spec.action_dim != info.action_dim:
-        raise UsageError(
-            f"policy {spec.name!r} gives actions of width {spec.action_dim}, but simulator"
-            f" {info.name!r} takes {info.action_dim}"
-        )

@@ -137,3 +137,9 @@ def test_a_run_over_a_selection_says_so(project: ToyProject) -> None:
     assert "6 of the 30 cells of toy_suite were selected" in " ".join(run.out.split())
     whole = project.run("--vla-run=w", code=1)
     assert "were selected" not in whole.out
+
+
+def test_a_replay_command_names_the_renderer_that_was_asked_for(project: ToyProject) -> None:
+    project.environment["MUJOCO_GL"] = "osmesa"
+    options = (BASE_L3, "--vla-level=3", "--vla-episodes=0", "--vla-task=left", "--vla-run=r")
+    assert "replay   MUJOCO_GL=osmesa pytest " in project.run(*options, code=1).out

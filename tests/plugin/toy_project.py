@@ -90,8 +90,12 @@ class ToyProject:
         return [sys.executable, "-m", "pytest", *chosen, *self.options, *args]
 
     def env(self) -> dict[str, str]:
-        """The process's environment: the repository importable, nothing of an outer pytest."""
-        outer = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "COLUMNS"))}
+        """The process's environment: the repository importable, nothing of an outer pytest.
+
+        MUJOCO_GL is what tests of LIBERO in the outer process may have set.
+        """
+        dropped = ("PYTEST_", "COLUMNS", "MUJOCO_GL")
+        outer = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
         return {**outer, "PYTHONPATH": str(REPOSITORY), "COLUMNS": "80", **self.environment}
 
     def start(self, *args: str, policy: str | None = EXPERT) -> subprocess.Popen[str]:

@@ -1,0 +1,93 @@
+"""What is checked between collection and the first rollout: do policy, suite and simulator fit?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pytest_vla_shift.protocol.errors import InfrastructureError, UsageError
+from pytest_vla_shift.protocol.plan import Cell
+from pytest_vla_shift.protocol.suite import Suite
+from pytest_vla_shift.simulators.factories import load_factory
+from pytest_vla_shift.simulators.mending import mending_line
+
+if TYPE_CHECKING:
+    from pytest_vla_shift.policies.protocol import Policy
+    from pytest_vla_shift.rollouts.engine import Engine
+
+Planned = Sequence[tuple[str, Suite, Cell]]
+"""Node id, suite and cell of every node that asks for a pair."""
+
+
+def check_contract(policy: Policy, planned: Planned) -> None:
+    """Refuse a policy that does not fit the suites and tasks of a plan.
+
+    Raises:
+        UsageError: shows both sides.
+    """
+    for suite in {cell.suite: suite for _, suite, cell in planned}.values():
+        _check_suite(policy, suite)
+    for task_suite, task in sorted({(c.episode.task_suite, c.episode.task) for *_, c in planned}):
+        _check_task(policy, task_suite, task)
+
+
+def start_simulators(engine: Engine, planned: Planned) -> None:
+    """Start what has rollouts to run, so that what is missing is said before the first one.
+
+    Raises:
+        UsageError: a simulator cannot start.
+    """
+    started: set[str] = set()
+    for _, suite, cell in planned:
+        if suite.name in started or not engine.is_open(suite, cell):
+            continue
+        started.add(suite.name)
+        try:
+            _ = engine.simulator(suite).info
+        except Exception as error:  # in this process (--vla-envs=0) it may raise anything
+            raise UsageError(
+                f"simulator {suite.simulator!r} of suite {suite.name!r} cannot start:"
+                f" {error}{_mending(error)}"
+            ) from error
+
+
+def _check_suite(policy: Policy, suite: Suite) -> None:
+    spec = policy.spec
+    info = load_factory(suite.simulator).describe()
+    absent = [camera for camera in suite.cameras if camera not in info.cameras]
+    if absent:
+        raise UsageError(
+            f"{suite.source}: observation.cameras asks for {', '.join(absent)}, but simulator"
+            f" {suite.simulator!r} has {', '.join(info.cameras)}"
+        )
+    unknown = [camera for camera in spec.cameras if camera not in suite.cameras]
+    if unknown:
+        raise UsageError(
+            f"policy {spec.name!r} looks through {', '.join(spec.cameras)}, but suite"
+            f" {suite.name!r} has {', '.join(suite.cameras)}"
+        )
+    if spec.action_dim != info.action_dim:
+        raise UsageError(
+            f"policy {spec.name!r} gives actions of width {spec.action_dim}, but simulator"
+            f" {info.name!r} takes {info.action_dim}"
+        )
+
+
+def _check_task(policy: Policy, task_suite: str, task: str) -> None:
+    name = policy.spec.name
+    try:
+        reason = policy.unsupported(task_suite, task)
+    except Exception as error:
+        raise UsageError(
+            f"policy {name!r} raised in unsupported: {type(error).__name__}: {error}"
+        ) from error
+    if reason is not None:
+        raise UsageError(f"policy {name!r} cannot do {task_suite}/{task}: {reason}")
+
+
+def _mending(error: Exception) -> str:
+    """The line that mends a complaint raised in this process; a worker's has it already."""
+    if isinstance(error, InfrastructureError | UsageError):
+        return ""
+    line = mending_line(f"{type(error).__name__}: {error}")
+    return "" if line is None else f"\n{line}"
