@@ -184,15 +184,16 @@ def test_torch_that_is_not_imported_is_not_imported_for_this(
 def test_real_torch_where_it_is() -> None:
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
-    before = torch.get_rng_state()
-    streams = []
+    undisturbed = [torch.rand(1).item() for _ in range(4)]
+    torch.manual_seed(0)
+    streams, outer = [], []
     for _ in range(2):
         randomness, stream = RolloutRandomness(3), []
         for _ in range(2):
             with randomness.swapped_in():
                 stream.append(torch.rand(3).tolist())
-            torch.rand(1)
+            outer.append(torch.rand(1).item())
         streams.append(stream)
     assert streams[0] == streams[1]
-    torch.manual_seed(0)
-    assert torch.equal(torch.get_rng_state(), before)
+    assert streams[0][0] != streams[0][1], "one stream, not one state again and again"
+    assert outer == undisturbed
