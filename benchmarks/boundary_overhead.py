@@ -31,7 +31,18 @@ from pytest_vla_shift.simulators.protocol import (
 
 CAMERAS = ("agentview", "robot0_eye_in_hand")
 INFO = SimulatorInfo(
-    "idle", {"idle": "1"}, 1, "none", 7, -1.0, 1.0, (0.0,) * 6 + (-1.0,), 20.0, CAMERAS
+    "idle",
+    {"idle": "1"},
+    1,
+    "none",
+    7,
+    -1.0,
+    1.0,
+    (0.0,) * 6 + (-1.0,),
+    20.0,
+    CAMERAS,
+    (0, 3),
+    (3, 6),
 )
 
 

@@ -29,7 +29,9 @@ from pytest_vla_shift.rollouts.request import request
 from pytest_vla_shift.simulators.protocol import SimulatorInfo
 
 MODULE = "def test_shift(pair):\n    pair.assert_not_degraded()\n"
-INFO = SimulatorInfo("libero", {"libero": "1"}, 1, "egl", 7, -1.0, 1.0, (0.0,) * 7, 20.0, ())
+INFO = SimulatorInfo(
+    "libero", {"libero": "1"}, 1, "egl", 7, -1.0, 1.0, (0.0,) * 7, 20.0, (), (0, 3), (3, 6)
+)
 
 
 def suite_of(cells: int) -> str:

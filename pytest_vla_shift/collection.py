@@ -85,8 +85,9 @@ def parameter(cell: Cell) -> object:
         task=episode.task,
         episode=episode.index,
         condition=condition.name,
-        axis="null" if condition.axis is None else condition.axis.name,
-        level=0 if condition.level is None else condition.level.number,
+        axis=condition.axis or condition.name,
+        level=condition.number,
+        replicate=cell.replicate,
     )
     return pytest.param(cell.id, id=cell.id, marks=mark)
 

@@ -59,10 +59,10 @@ def _axes(cells: list[Cell]) -> list[str]:
     """``camera: L1 L2 L3`` for each axis that is left, null first."""
     levels: dict[str, dict[str, None]] = {}
     for cell in cells:
-        axis, level = cell.condition.axis, cell.condition.level
-        found = levels.setdefault("null" if axis is None else axis.name, {})
-        if level is not None:
-            found[level.name] = None
+        condition = cell.condition
+        found = levels.setdefault(condition.axis or condition.name, {})
+        if condition.level is not None:
+            found[condition.level] = None
     return [f"{name}{': ' if found else ''}{' '.join(found)}" for name, found in levels.items()]
 
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vla_shift.protocol.conditions import SIMULTANEOUS
 from pytest_vla_shift.protocol.errors import UsageError
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_vla_shift.protocol.plan import Cut
+    from pytest_vla_shift.protocol.plan import Cut, Extras
 
 VIDEO = ("on", "off", "degraded")
 
@@ -27,6 +28,7 @@ class RunConfig:
         policy: ``--vla-policy``; None only with ``--vla-list``.
         policy_args: ``--vla-policy-arg``, name to text.
         cut: how the grid is narrowed.
+        extras: what is run on top of the suites' own conditions.
         list_only: print the plan and run nothing.
         envs: 0 runs simulators in the pytest process, 1 in a process of their own.
         rollout_timeout_s: after this a simulator worker counts as hung.
@@ -40,6 +42,7 @@ class RunConfig:
     policy: str | None
     policy_args: Mapping[str, str]
     cut: Cut
+    extras: Extras
     list_only: bool
     envs: int
     rollout_timeout_s: float
@@ -74,8 +77,34 @@ def add_options(parser: pytest.Parser) -> None:
     )
     option("task", "keep tasks whose name contains a word of this comma list", metavar="WORDS")
     option("episodes", "keep episodes: 0:10, 3, or 0,4,7:9", metavar="RANGE")
-    option("axis", "keep axes of this comma list; null is the null arm", metavar="NAMES")
+    option(
+        "configuration",
+        "keep configurations: places of a task's episodes in the suite, 0:2, 3 or 0,4",
+        metavar="RANGE",
+    )
+    option(
+        "axis",
+        "keep axes of this comma list; null is the null arm, simultaneous all axes at once",
+        metavar="NAMES",
+    )
     option("level", "keep levels of this comma list: L1 or 1", metavar="LEVELS")
+    option(
+        "compound",
+        "shift axes at once as well: camera+lighting; several in a comma list, all for every axis",
+        metavar="AXES",
+    )
+    option(
+        "nominal",
+        "run every released initial state clean as well",
+        ini=False,
+        action="store_true",
+    )
+    option(
+        "replicate",
+        "run every compared cell again with another policy seed",
+        ini=False,
+        action="store_true",
+    )
     option("list", "print the plan and what it costs, run nothing", ini=False, action="store_true")
     option(
         "envs",
@@ -125,6 +154,7 @@ def read_options(config: pytest.Config) -> RunConfig:
         policy=policy,
         policy_args=_policy_args(config.getoption("--vla-policy-arg") or []),
         cut=_cut(config),
+        extras=_extras(config),
         list_only=bool(config.getoption("--vla-list")),
         envs=_envs(_value(config, "envs")),
         rollout_timeout_s=_seconds(_value(config, "rollout-timeout")),
@@ -168,6 +198,7 @@ def _cut(config: pytest.Config) -> Cut:
     from pytest_vla_shift.protocol.suite import parse_episodes
 
     episodes = _value(config, "episodes")
+    places = _value(config, "configuration")
     levels = []
     for word in _words(config, "level"):
         name = f"L{word}" if word.isdigit() else word
@@ -177,8 +208,25 @@ def _cut(config: pytest.Config) -> Cut:
     return Cut(
         tasks=_words(config, "task"),
         episodes=() if episodes is None else parse_episodes(episodes, "--vla-episodes"),
+        configurations=() if places is None else parse_episodes(places, "--vla-configuration"),
         axes=_words(config, "axis"),
         levels=tuple(levels),
+    )
+
+
+def _extras(config: pytest.Config) -> Extras:
+    from pytest_vla_shift.protocol.plan import Extras
+
+    compounds = []
+    for word in _words(config, "compound"):
+        names = tuple(sorted({name.strip() for name in word.split("+")}))
+        if not all(names):
+            raise UsageError(f"--vla-compound: {word!r} is not like camera+lighting")
+        compounds.append((SIMULTANEOUS,) if word == "all" else names)
+    return Extras(
+        compounds=tuple(compounds),
+        nominal=bool(config.getoption("--vla-nominal")),
+        replicate=bool(config.getoption("--vla-replicate")),
     )
 
 

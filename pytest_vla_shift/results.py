@@ -197,6 +197,8 @@ class RunResults:
                 condition=n.condition,
                 axis=n.axis,
                 level=n.level,
+                replicate=n.replicate,
+                axes=n.axes,
                 cell=n.cell,
                 clean_key=n.clean_key,
                 shifted_key=n.shifted_key,

@@ -66,7 +66,7 @@ class RobustnessSession:
         self._set_aside = frozenset(set_aside)
         self._loaded: dict[str | Path, tuple[Suite, list[Cell]]] = {}
         self._cells: dict[tuple[str, str], Cell] = {}
-        self._cut = CutCheck(run.cut)
+        self._cut = CutCheck(run.cut, run.extras)
         self._usage_error: str | None = None
         self._engine: Engine | None = None
         self._videos: VideoMaker | None = None
@@ -89,7 +89,7 @@ class RobustnessSession:
                     f"{suite.source} and {known.source} are two protocols of one name,"
                     f" {suite.name!r}; rename one"
                 )
-            cells = plan(suite, self.run.cut)
+            cells = plan(suite, self.run.cut, self.run.extras)
             self._cells.update(((cell.suite, cell.id), cell) for cell in cells)
             self._loaded[reference] = suite, cells
             self._cut.see(suite)
@@ -185,7 +185,7 @@ class RobustnessSession:
             return
         nodes = []
         for node, suite, cell in self._planned(items):
-            axis, level = cell.condition.axis, cell.condition.level
+            condition = cell.condition
             nodes.append(
                 PlannedNode(
                     node,
@@ -194,9 +194,11 @@ class RobustnessSession:
                     cell.episode.task_suite,
                     cell.episode.task,
                     cell.episode.index,
-                    cell.condition.name,
-                    None if axis is None else axis.name,
-                    None if level is None else level.name,
+                    condition.name,
+                    condition.axis,
+                    condition.level,
+                    cell.replicate,
+                    condition.axes,
                     engine.clean_request(suite, cell).key,
                     engine.request(suite, cell).key,
                 )
@@ -209,7 +211,7 @@ class RobustnessSession:
                 versions={k: v for info in infos.values() for k, v in info.versions.items()},
                 renderers={name: info.renderer for name, info in infos.items()},
                 protocols={s.name: s.protocol_digest for s in self.suites.values()},
-                grid={s.name: len(plan(s)) for s in self.suites.values()},
+                grid={s.name: len(plan(s, extras=self.run.extras)) for s in self.suites.values()},
                 nodes=tuple(nodes),
             ),
         )

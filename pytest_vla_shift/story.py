@@ -28,8 +28,8 @@ def pair_story(pair: Pair, engine: Engine) -> NodeStory:
         suite=pair.suite.name,
         task=pair.cell.episode.task,
         condition=condition.name,
-        axis=None if condition.axis is None else condition.axis.name,
-        level=None if condition.level is None else condition.level.name,
+        axis=condition.axis,
+        level=condition.level,
         transition=str(pair.transition),
         parameters=parameters,
         explanation=pair.explain(),
@@ -46,8 +46,8 @@ def error_story(cell: Cell, policy: str) -> NodeStory:
         suite=cell.suite,
         task=cell.episode.task,
         condition=condition.name,
-        axis=None if condition.axis is None else condition.axis.name,
-        level=None if condition.level is None else condition.level.name,
+        axis=condition.axis,
+        level=condition.level,
         transition="error",
     )
 

@@ -25,7 +25,9 @@ class Zero:
     A task that it solves was solved before the policy did anything.
     """
 
-    spec = PolicySpec(name="zero", revision="1", action_dim=ACTION_DIM, chunk=CHUNK, replan=CHUNK)
+    spec = PolicySpec(
+        name="zero", revision="1", action_dim=ACTION_DIM, chunk=CHUNK, replan=CHUNK, language=False
+    )
 
     def unsupported(self, task_suite: str, task: str) -> str | None:  # noqa: ARG002
         """None: it can do nothing anywhere."""
@@ -48,7 +50,13 @@ class Random:
     """Every component uniform in -1 ... 1 and independent, from ``reset``'s seed alone."""
 
     spec = PolicySpec(
-        name="random", revision="1", action_dim=ACTION_DIM, chunk=CHUNK, replan=CHUNK, seeded=True
+        name="random",
+        revision="1",
+        action_dim=ACTION_DIM,
+        chunk=CHUNK,
+        replan=CHUNK,
+        seeded=True,
+        language=False,
     )
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ ActionFunction = Callable[..., "NDArray[np.floating]"]
 DEFAULT_CAMERAS = ("agentview", "robot0_eye_in_hand")
 """Both of LIBERO's. A function that says nothing is assumed to look."""
 
-OPTIONS = ("cameras", "privileged", "action_dim", "chunk", "replan", "seeded")
+OPTIONS = ("cameras", "privileged", "action_dim", "chunk", "replan", "seeded", "language")
 
 
 class FunctionPolicy:
@@ -38,7 +38,8 @@ class FunctionPolicy:
         policy.chunk = 16  # the most actions that it returns; default 1
         policy.replan = 8  # how many are executed before it is asked again; default chunk
 
-    ``action_dim`` (7), ``privileged`` (False) and ``seeded`` (False) work the same way.
+    ``action_dim`` (7), ``privileged`` (False), ``seeded`` (False) and ``language`` (True: it reads
+    the instruction) work the same way.
     ``seeded`` is a promise that all its randomness comes from Python's, NumPy's or torch's global
     generators, which a rollout seeds around it. A function is not told about episodes: one that
     keeps state from call to call carries it from one rollout into the next, and must be a class
@@ -77,6 +78,7 @@ class FunctionPolicy:
             chunk=chunk,
             replan=_count(name, "replan", chosen.get("replan", chunk)),
             seeded=_flag(name, "seeded", chosen.get("seeded", False)),
+            language=_flag(name, "language", chosen.get("language", True)),
         )
         if self._spec.replan > chunk:
             raise UsageError(

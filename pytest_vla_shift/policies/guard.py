@@ -36,7 +36,7 @@ def spec_problems(spec: PolicySpec) -> list[str]:
     problems += [f"{n} must be a whole number from 1, not {counts[n]!r}" for n in wrong]
     if not wrong and spec.replan > spec.chunk:
         problems.append(f"replan {spec.replan} is more than its chunk {spec.chunk}")
-    for name in ("privileged", "seeded"):
+    for name in ("privileged", "seeded", "language"):
         if not isinstance(getattr(spec, name), bool):
             problems.append(f"{name} must be True or False")
     return problems

@@ -27,6 +27,8 @@ class PolicySpec:
         chunk: the number of actions that ``act`` returns at most.
         replan: how many of them are executed before it is asked again; at most ``chunk``.
         seeded: whether ``reset``'s seed decides its randomness. False: recorded as inert.
+        language: whether it reads the instruction. One that knows tasks by their names or numbers
+            alone says False: a language shift is then an identity, and labelled so.
     """
 
     name: str
@@ -37,6 +39,7 @@ class PolicySpec:
     chunk: int = 1
     replan: int = 1
     seeded: bool = False
+    language: bool = True
 
 
 class Policy(Protocol):

@@ -75,6 +75,7 @@ class Replay:
             action_dim=next(iter(arrays.values())).shape[1],
             chunk=CHUNK,
             replan=CHUNK,
+            language=False,
         )
 
     @property

@@ -83,7 +83,9 @@ class Scripted:
     """
 
     def __init__(self) -> None:
-        self._spec = PolicySpec(name="scripted", revision=_revision(), privileged=True)
+        self._spec = PolicySpec(
+            name="scripted", revision=_revision(), privileged=True, language=False
+        )
         self._world = World()
         self._episode: EpisodeInfo | None = None
         self._script: Script | None = None

@@ -53,6 +53,12 @@ class InvalidScene(InfrastructureError):
     kind = "invalid scene"
 
 
+class UnreachablePose(InfrastructureError):
+    """The robot cannot be brought to the pose that a shift asks for."""
+
+    kind = "unreachable pose"
+
+
 class PolicyError(InfrastructureError):
     """The policy raised, or answered with actions that cannot be executed."""
 

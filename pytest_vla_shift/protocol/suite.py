@@ -10,12 +10,21 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from pytest_vla_shift.protocol import catalog
-from pytest_vla_shift.protocol.conditions import CLEAN, NULL, Axis, Condition, Level, single
+from pytest_vla_shift.protocol.axes import read_axes
+from pytest_vla_shift.protocol.conditions import (
+    CLEAN,
+    NOMINAL,
+    NULL,
+    SIMULTANEOUS,
+    Axis,
+    Condition,
+    compounds,
+    single,
+)
 from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.protocol.identity import digest
 from pytest_vla_shift.protocol.observation import Episode
@@ -50,6 +59,8 @@ class Suite:
         horizons: task suite -> control steps.
         axes: in sorted order of their names.
         null: whether the clean condition is run again as the flip floor.
+        simultaneous: whether every axis is shifted at once as well, at every level.
+        nominal: initial-state numbers of each task that ``--vla-nominal`` runs clean.
         protocol_digest: digest of everything above but ``title`` and ``source``.
     """
 
@@ -70,23 +81,42 @@ class Suite:
     horizons: Mapping[str, int]
     axes: tuple[Axis, ...]
     null: bool
+    simultaneous: bool
+    nominal: Mapping[tuple[str, str], tuple[int, ...]]
     protocol_digest: str
 
     def conditions(self) -> tuple[Condition, ...]:
-        """Every condition but clean, in the order of the plan: null, then axes by level."""
+        """Every condition that is compared with clean, in the order of the plan: null, then axes
+        by level, then all axes at once."""
         shifted = tuple(single(axis, level) for axis in self.axes for level in axis.levels)
-        return ((NULL,) if self.null else ()) + shifted
+        return ((NULL,) if self.null else ()) + shifted + self._simultaneous()
+
+    def _simultaneous(self) -> tuple[Condition, ...]:
+        return compounds(self.axes, self.axis_names) if self.simultaneous else ()
+
+    @property
+    def axis_names(self) -> tuple[str, ...]:
+        """Names of the axes, sorted."""
+        return tuple(axis.name for axis in self.axes)
 
     def condition(self, name: str) -> Condition:
-        """The condition of that name, clean included.
+        """The condition of that name, clean and nominal included.
 
         Raises:
             KeyError: the suite has none of that name.
         """
-        for condition in (CLEAN, *self.conditions()):
+        for condition in (CLEAN, NOMINAL, *self.conditions()):
             if condition.name == name:
                 return condition
         raise KeyError(name)
+
+    def configuration(self, episode: Episode) -> int | None:
+        """j where ``episode`` is the j-th of its task's episodes, from 0: what presets go by.
+
+        None for an initial state that is not among the task's episodes: it has no preset.
+        """
+        listed = self.episodes.get((episode.task_suite, episode.task), ())
+        return listed.index(episode.index) if episode.index in listed else None
 
     def all_episodes(self) -> tuple[Episode, ...]:
         """Every episode in the order of the plan."""
@@ -145,7 +175,7 @@ def parse_suite(text: str, source: str) -> Suite:
         raise UsageError(f"{source}: name {name!r} must be lower-case letters, digits and _")
     observation = top.table("observation")
     simulator = top.text("simulator")
-    tasks, horizons = _tasks(top, simulator)
+    tasks, nominal, horizons = _tasks(top, simulator)
     suite = {
         "name": name,
         "simulator": simulator,
@@ -158,17 +188,26 @@ def parse_suite(text: str, source: str) -> Suite:
         "height": observation.integer("height", minimum=1),
         "width": observation.integer("width", minimum=1),
         "null": top.boolean("null"),
+        "simultaneous": top.boolean("simultaneous", default=False),
     }
     title = top.text("title")
-    axes = _axes(top.table("axes", optional=True))
+    axes = read_axes(top.table("axes", optional=True))
+    _check_compound(top, axes, simultaneous=bool(suite["simultaneous"]))
+    _check_presets(top, axes, tasks)
     observation.finish()
     top.finish()
     frozen = {
         **suite,
         "tasks": [[*task, list(episodes)] for task, episodes in sorted(tasks.items())],
         "horizons": horizons,
+        "nominal": [[*task, list(episodes)] for task, episodes in sorted(nominal.items())],
         "axes": [
-            [axis.name, axis.shift, [[lv.name, dict(lv.parameters)] for lv in axis.levels]]
+            [
+                axis.name,
+                axis.shift,
+                [[lv.name, dict(lv.parameters)] for lv in axis.levels],
+                [dict(preset) for preset in axis.presets],
+            ]
             for axis in axes
         ],
     }
@@ -177,6 +216,7 @@ def parse_suite(text: str, source: str) -> Suite:
         source=source,
         tasks=tuple(sorted(tasks)),
         episodes=tasks,
+        nominal=nominal,
         horizons=horizons,
         axes=axes,
         protocol_digest=digest(frozen),
@@ -184,11 +224,40 @@ def parse_suite(text: str, source: str) -> Suite:
     )
 
 
-def _tasks(
-    top: Table, simulator: str
-) -> tuple[dict[tuple[str, str], tuple[int, ...]], dict[str, int]]:
-    """``[[tasks]]`` blocks: a task suite, task names or ``"all"``, and episodes."""
-    tasks: dict[tuple[str, str], tuple[int, ...]] = {}
+def _check_compound(top: Table, axes: tuple[Axis, ...], *, simultaneous: bool) -> None:
+    """Several axes at once need several axes, and a level that they share."""
+    if not simultaneous:
+        return
+    if len(axes) < 2:
+        raise UsageError(f"{top.where}: 'simultaneous' needs at least two axes")
+    if not compounds(axes, (axis.name for axis in axes)):
+        raise UsageError(f"{top.where}: {SIMULTANEOUS!r}: the axes share no level")
+
+
+def _check_presets(
+    top: Table, axes: tuple[Axis, ...], tasks: Mapping[tuple[str, str], tuple[int, ...]]
+) -> None:
+    """Every configuration must have its preset: none is used twice, none is made up."""
+    most = max(len(episodes) for episodes in tasks.values())
+    for axis in axes:
+        if axis.presets and len(axis.presets) < most:
+            raise UsageError(
+                f"{top.where}: axis {axis.name!r} has {len(axis.presets)} presets, but a task has"
+                f" {most} episodes; preset j belongs to a task's j-th episode"
+            )
+
+
+Numbers = dict[tuple[str, str], tuple[int, ...]]
+
+
+def _tasks(top: Table, simulator: str) -> tuple[Numbers, Numbers, dict[str, int]]:
+    """``[[tasks]]`` blocks: a task suite, task names or ``"all"``, and episodes.
+
+    Returns:
+        Task -> its episodes; task -> the initial states of its nominal pass; horizons.
+    """
+    tasks: Numbers = {}
+    nominal: Numbers = {}
     horizons: dict[str, int] = {}
     ids: dict[str, tuple[str, str]] = {}
     blocks = top.tables("tasks")
@@ -198,6 +267,7 @@ def _tasks(
         task_suite = block.text("suite")
         listed = block.texts_or_text("tasks")
         episodes = parse_episodes(block.raw("episodes"), f"{block.where}: episodes")
+        every = block.raw("nominal") if "nominal" in block.names() else None
         known = catalog.find(task_suite)
         # A simulator of ``module:attr`` may run anybody's tasks; a name is what it says.
         if known is not None and known.simulator != simulator and ":" not in simulator:
@@ -213,11 +283,7 @@ def _tasks(
                     f"{block.where}: {task_suite} has no task {unknown[0]!r}."
                     f" Its tasks: {', '.join(known.tasks)}"
                 )
-            if episodes and episodes[-1] >= known.initial_states:
-                raise UsageError(
-                    f"{block.where}: episode {episodes[-1]} is out of range: {task_suite} has"
-                    f" initial states 0 to {known.initial_states - 1}"
-                )
+            every = f"0:{known.initial_states}" if every is None else every
             horizon = block.integer("horizon", minimum=1, default=known.horizon)
         elif listed == "all":
             raise UsageError(
@@ -229,13 +295,21 @@ def _tasks(
             horizon = block.integer("horizon", minimum=1)
         if horizons.setdefault(task_suite, horizon) != horizon:
             raise UsageError(f"{block.where}: a second horizon for {task_suite}")
+        clean = episodes if every is None else parse_episodes(every, f"{block.where}: nominal")
+        for number in (episodes[-1], clean[-1]):
+            if known is not None and number >= known.initial_states:
+                raise UsageError(
+                    f"{block.where}: episode {number} is out of range: {task_suite} has"
+                    f" initial states 0 to {known.initial_states - 1}"
+                )
         for task in names:
             if (task_suite, task) in tasks:
                 raise UsageError(f"{block.where}: task {task!r} is listed twice")
             _check_id(task_suite, task, ids, block.where)
             tasks[task_suite, task] = episodes
+            nominal[task_suite, task] = clean
         block.finish()
-    return tasks, horizons
+    return tasks, nominal, horizons
 
 
 def _check_id(task_suite: str, task: str, ids: dict[str, tuple[str, str]], where: str) -> None:
@@ -277,47 +351,3 @@ def parse_episodes(value: object, where: str) -> tuple[int, ...]:
     if not numbers:
         raise UsageError(f"{where}: {value!r} names no episode")
     return tuple(sorted(numbers))
-
-
-def _axes(table: Table) -> tuple[Axis, ...]:
-    """``[axes]``: a name to a frozen level table's name, or to levels of its own."""
-    axes: list[Axis] = []
-    for name in table.names():
-        if not re.fullmatch(r"[a-z0-9_]+", name) or name in ("clean", "null"):
-            raise UsageError(f"{table.where}: axis name {name!r} is not allowed")
-        raw = table.raw(name)
-        if isinstance(raw, str):
-            frozen = _level_table(raw, f"{table.where}.{name}")
-            if name not in frozen:
-                raise UsageError(
-                    f"{table.where}: {raw!r} freezes no levels for axis {name!r};"
-                    f" it has {', '.join(sorted(frozen))}"
-                )
-            axes.append(frozen[name])
-        else:
-            axes.append(_axis(name, table.table(name)))
-    table.finish()
-    return tuple(sorted(axes, key=lambda axis: axis.name))
-
-
-def _axis(name: str, table: Table) -> Axis:
-    shift = table.text("shift", default=name)
-    levels: list[Level] = []
-    for level in table.names():
-        if not re.fullmatch(r"L[1-9]", level):
-            raise UsageError(f"{table.where}: {level!r} is not a level; use L1, L2 ...")
-        parameters = table.table(level)
-        levels.append(Level(level, {key: parameters.number(key) for key in parameters.names()}))
-    if not levels:
-        raise UsageError(f"{table.where}: no levels")
-    return Axis(name, shift, tuple(sorted(levels, key=lambda level: level.name)))
-
-
-@cache
-def _level_table(name: str, where: str) -> dict[str, Axis]:
-    root = files("pytest_vla_shift.protocol") / "levels"
-    known = sorted(p.name[:-5] for p in root.iterdir() if p.name.endswith(".toml"))
-    if name not in known:
-        raise UsageError(f"{where}: unknown level table {name!r}; there are {', '.join(known)}")
-    table = Table(tomllib.loads((root / f"{name}.toml").read_text("utf-8")), f"levels {name!r}")
-    return {axis: _axis(axis, table.table(axis)) for axis in table.names()}

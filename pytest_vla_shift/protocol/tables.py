@@ -73,8 +73,10 @@ class Table:
             raise self._wrong(key, value, f"a finite number{least}")
         return float(value)
 
-    def boolean(self, key: str) -> bool:
+    def boolean(self, key: str, *, default: bool | None = None) -> bool:
         """true or false."""
+        if default is not None and key not in self._values:
+            return default
         value = self.raw(key)
         if not isinstance(value, bool):
             raise self._wrong(key, value, "true or false")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 from pytest_vla_shift.policies.protocol import Policy
-from pytest_vla_shift.protocol.conditions import CLEAN
+from pytest_vla_shift.protocol.conditions import CLEAN, NOMINAL, Condition
 from pytest_vla_shift.protocol.errors import (
     InfrastructureError,
     MissingAsset,
@@ -87,19 +87,22 @@ class Engine:
 
     def clean_request(self, suite: Suite, cell: Cell) -> RolloutRequest:
         """The clean rollout of a cell's episode."""
-        return request(
-            suite, cell.episode, CLEAN, self.info(suite), self.policy.spec, self._policy_args
-        )
+        return self._request(suite, cell, CLEAN)
 
     def request(self, suite: Suite, cell: Cell) -> RolloutRequest:
-        """The cell's own rollout."""
+        """The cell's own rollout; of a nominal cell, the clean one."""
+        nominal = cell.condition.name == NOMINAL.name
+        return self._request(suite, cell, CLEAN if nominal else cell.condition)
+
+    def _request(self, suite: Suite, cell: Cell, condition: Condition) -> RolloutRequest:
         return request(
             suite,
             cell.episode,
-            cell.condition,
+            condition,
             self.info(suite),
             self.policy.spec,
             self._policy_args,
+            cell.replicate,
         )
 
     def pair(self, suite: Suite, cell: Cell) -> PairRecords:
@@ -225,8 +228,9 @@ def make_record(
         task=wanted.episode.task,
         episode=wanted.episode.index,
         condition=condition.name,
-        axis=None if condition.axis is None else condition.axis.name,
-        level=None if condition.level is None else condition.level.name,
+        axis=condition.axis,
+        level=condition.level,
+        replicate=wanted.replicate,
         status="done" if done else "error",
         success=success,
         steps=got.steps,
@@ -240,6 +244,8 @@ def make_record(
         fingerprint=digest(got.fingerprint) if got.fingerprint else "",
         receipts=tuple(_receipt(r.field, r.before, r.after) for r in got.receipts),
         interventions=tuple(bound),
+        identities=dict(wanted.identities),
+        instruction=got.instruction,
         policy_seed=wanted.policy_seed,
         seed_note=wanted.seed_note,
         actions_digest=None if got.actions is None else actions_digest(got.actions),

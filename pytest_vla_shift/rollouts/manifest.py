@@ -25,7 +25,8 @@ class PlannedNode:
     Attributes:
         node: pytest's node id.
         suite, cell: the cell, by id.
-        task_suite, task, episode, condition, axis, level: the cell, by parts.
+        task_suite, task, episode, condition, axis, level, replicate: the cell, by parts.
+        axes: what is shifted, sorted; several in a compound.
         clean_key, shifted_key: keys of its rollouts.
     """
 
@@ -38,6 +39,8 @@ class PlannedNode:
     condition: str
     axis: str | None
     level: str | None
+    replicate: int
+    axes: tuple[str, ...]
     clean_key: str
     shifted_key: str
 
@@ -87,6 +90,8 @@ def write_plan(path: Path, plan: SessionPlan) -> None:
             n.condition,
             n.axis,
             n.level,
+            n.replicate,
+            list(n.axes),
             n.clean_key,
             n.shifted_key,
         ]
@@ -117,7 +122,10 @@ def read_plan(path: Path) -> SessionPlan | None:
         raw["renderers"],
         raw["protocols"],
         raw["grid"],
-        tuple(PlannedNode(*node) for node in raw["nodes"]),
+        tuple(
+            PlannedNode(*before, tuple(axes), clean_key, shifted_key)
+            for *before, axes, clean_key, shifted_key in raw["nodes"]
+        ),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pytest_vla_shift.protocol.identity import digest
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised whenever a reader of the old rows would misread the new ones."""
 
 JSON = None | bool | int | float | str | list["JSON"] | dict[str, "JSON"]
@@ -45,7 +45,9 @@ class RolloutRecord:
         key: digest of ``identity``.
         identity: everything that could change a number (see protocol/identity.py).
         suite, task_suite, task, episode, condition: where it belongs in the plan.
-        axis, level: of a single-axis condition; None for clean and null.
+        axis, level: what is shifted: an axis, ``simultaneous`` for all of the suite's, several
+            joined with ``+``; None for clean and null.
+        replicate: 0, or 1 for a rollout with the second policy seed of ``--vla-replicate``.
         status: ``done``, or ``error`` for an infrastructure error.
         success: the simulator's own check; None if status is ``error``.
         steps: control steps executed after settling.
@@ -56,7 +58,9 @@ class RolloutRecord:
         fingerprint: digest of the pre-shift state; the same in both arms of a pair. Its fields are
             in the store, once for each digest. Empty if the state was never reached.
         receipts: what the shift changed, as lists of field, before, after.
-        interventions: the shift with its parameters and draw.
+        interventions: the shifts with their parameters and draws, one an axis.
+        identities: axis -> why its shift changed nothing here; it is not among the interventions.
+        instruction: the sentence that the policy was given. Empty if the episode was never reached.
         policy_seed: the seed that ``reset`` was given.
         seed_note: ``shared``, ``inert`` (the policy declares no seed), ``other`` (null arm).
         actions_digest: digest of the executed actions, (steps, D) float64.
@@ -75,6 +79,7 @@ class RolloutRecord:
     condition: str
     axis: str | None
     level: str | None
+    replicate: int
     status: Literal["done", "error"]
     success: bool | None
     steps: int
@@ -85,6 +90,8 @@ class RolloutRecord:
     fingerprint: str
     receipts: tuple[tuple[str, JSON, JSON], ...]
     interventions: tuple[Mapping[str, JSON], ...]
+    identities: Mapping[str, str]
+    instruction: str
     policy_seed: int
     seed_note: str
     actions_digest: str | None
@@ -239,6 +246,7 @@ _READERS: dict[str, Reader] = {
     "condition": _text,
     "axis": _optional(_text),
     "level": _optional(_text),
+    "replicate": _count,
     "status": _text,
     "success": _optional(_truth),
     "steps": _count,
@@ -249,6 +257,8 @@ _READERS: dict[str, Reader] = {
     "fingerprint": _text,
     "receipts": _each(_receipt),
     "interventions": _each(_object),
+    "identities": _values(_text),
+    "instruction": _text,
     "policy_seed": _count,
     "seed_note": _text,
     "actions_digest": _optional(_text),

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
 from pytest_vla_shift.policies.protocol import PolicySpec
-from pytest_vla_shift.protocol.conditions import Condition
+from pytest_vla_shift.protocol.conditions import Axis, Condition, Part
 from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.protocol.identity import digest, stable_seed
 from pytest_vla_shift.protocol.observation import Episode
 from pytest_vla_shift.protocol.suite import Suite
 from pytest_vla_shift.rollouts import stages
 from pytest_vla_shift.rollouts.record import JSON, SCHEMA
-from pytest_vla_shift.shifts.apply import load_shift
-from pytest_vla_shift.shifts.protocol import Intervention, Shift
+from pytest_vla_shift.shifts.apply import cached_shift
+from pytest_vla_shift.shifts.protocol import Intervention, LanguageShift
 from pytest_vla_shift.simulators.protocol import SimulatorInfo, SimulatorSettings
 
 
@@ -29,8 +29,10 @@ class RolloutRequest:
         suite: its protocol.
         episode: the initial state.
         condition: clean, null or shifted.
-        interventions: the shift bound to the episode; empty for clean and null, and for a draw
-            under which nothing would change.
+        interventions: the shifts bound to the episode, by axis; empty for clean and null. A shift
+            under which nothing would change is not among them.
+        identities: axis -> why its shift changes nothing here.
+        replicate: 0, or 1 with the second policy seed of ``--vla-replicate``.
         policy_seed: what the policy's ``reset`` is given.
         seed_note: ``shared``, ``other`` (null arm of a seeded policy) or ``inert``.
         horizon: control steps after settling.
@@ -42,6 +44,8 @@ class RolloutRequest:
     episode: Episode
     condition: Condition
     interventions: tuple[Intervention, ...]
+    identities: Mapping[str, str]
+    replicate: int
     policy_seed: int
     seed_note: str
     horizon: int
@@ -57,17 +61,24 @@ def settings_of(suite: Suite) -> SimulatorSettings:
 
 
 def check_axes(suite: Suite) -> None:
-    """Refuse, before any rollout, an axis whose levels its shift cannot take.
+    """Refuse, before any rollout, an axis whose levels or presets its shift cannot take.
 
     Raises:
-        UsageError: unknown shift, missing or unknown parameters, or a magnitude out of range.
+        UsageError: unknown shift, missing or unknown parameters, a magnitude out of range, a preset
+            that does not fit, or a task for which a language shift has no sentence.
     """
     for axis in suite.axes:
-        shift = _shift(axis.shift)
+        shift = cached_shift(axis.shift)
         for level in axis.levels:
             where = f"{suite.source}: axis {axis.name!r} {level.name}"
             try:
                 shift.check(level.parameters)
+                for preset in axis.presets:
+                    shift.is_identity(level.parameters, preset)
+                if isinstance(shift, LanguageShift):
+                    for episode in suite.all_episodes():
+                        drawn = _drawn(axis, suite, episode)
+                        shift.instruction("", level.parameters, drawn, episode)
             except ValueError as error:
                 raise UsageError(f"{where}: {error}") from error
 
@@ -79,14 +90,22 @@ def request(
     simulator: SimulatorInfo,
     policy: PolicySpec,
     policy_args: Mapping[str, str],
+    replicate: int = 0,
 ) -> RolloutRequest:
     """The rollout of ``condition`` on ``episode``: the same arguments, the same request."""
-    interventions, revisions = _interventions(suite, episode, condition)
-    seed, note = _policy_seed(suite, episode, condition, seeded=policy.seeded)
+    interventions: list[Intervention] = []
+    identities: dict[str, str] = {}
+    for part in condition.parts:
+        found = _bind(suite, episode, part, policy)
+        if isinstance(found, str):
+            identities[part.axis.name] = found
+        else:
+            interventions.append(found)
+    seed, note = _policy_seed(suite, episode, condition, replicate, seeded=policy.seeded)
     horizon = suite.horizons[episode.task_suite]
     bound: list[JSON] = [
-        {**_plain(intervention), "revision": revision}
-        for intervention, revision in zip(interventions, revisions, strict=True)
+        {**_plain(intervention), "revision": cached_shift(intervention.shift).revision}
+        for intervention in interventions
     ]
     identity: dict[str, JSON] = {
         "schema": SCHEMA,
@@ -120,60 +139,76 @@ def request(
             "replan": policy.replan,
             "action_dim": policy.action_dim,
             "seeded": policy.seeded,
+            "language": policy.language,
         },
         "policy_seed": seed,
+        "replicate": replicate,
     }
     return RolloutRequest(
-        suite, episode, condition, interventions, seed, note, horizon, identity, digest(identity)
+        suite=suite,
+        episode=episode,
+        condition=condition,
+        interventions=tuple(interventions),
+        identities=identities,
+        replicate=replicate,
+        policy_seed=seed,
+        seed_note=note,
+        horizon=horizon,
+        identity=identity,
+        key=digest(identity),
     )
 
 
-@cache
-def _shift(name: str) -> Shift:
-    """The shift of that name, looked up once: each look reads every installed package's metadata.
-
-    A shift is stateless, so that one object serves every request.
-    """
-    return load_shift(name)
-
-
-def _interventions(
-    suite: Suite, episode: Episode, condition: Condition
-) -> tuple[tuple[Intervention, ...], tuple[int, ...]]:
-    axis, level = condition.axis, condition.level
-    if axis is None or level is None:
-        return (), ()
-    shift = _shift(axis.shift)
-    # The level is not part of the seed: one draw an episode and axis, shared by all its levels.
-    drawn = _draw(axis.shift, axis.name, suite.draw_seed, episode)
+def _bind(suite: Suite, episode: Episode, part: Part, policy: PolicySpec) -> Intervention | str:
+    """The intervention of one axis, or why it would change nothing."""
+    axis, level = part.axis, part.level
+    shift = cached_shift(axis.shift)
+    if isinstance(shift, LanguageShift) and not policy.language:
+        return "identity: the policy is given no instruction"
+    drawn = _drawn(axis, suite, episode)
     if shift.is_identity(level.parameters, drawn):
-        return (), ()
-    bound = Intervention(axis.name, axis.shift, level.name, dict(level.parameters), dict(drawn))
-    return (bound,), (shift.revision,)
+        return "identity: nothing would change under this draw"
+    seed = stable_seed("noise", suite.draw_seed, axis.name, *_place(episode))
+    return Intervention(
+        axis.name, axis.shift, level.name, dict(level.parameters), dict(drawn), seed
+    )
+
+
+def _drawn(axis: Axis, suite: Suite, episode: Episode) -> Mapping[str, float]:
+    """The episode's draw on an axis. The level is not part of it: all levels share it."""
+    if not axis.presets:
+        return _draw(axis.shift, axis.name, suite.draw_seed, episode)
+    configuration = suite.configuration(episode)
+    if configuration is None:
+        raise UsageError(
+            f"{suite.source}: initial state {episode.index} of {episode.task} is no configuration of"
+            f" the suite, so axis {axis.name!r} has no preset for it"
+        )
+    return axis.presets[configuration]
 
 
 @lru_cache(maxsize=64)  # the levels of an axis follow each other in a plan
 def _draw(shift: str, axis: str, draw_seed: int, episode: Episode) -> Mapping[str, float]:
-    seed = stable_seed("draw", draw_seed, axis, episode.task_suite, episode.task, episode.index)
-    drawn = _shift(shift).draw(np.random.default_rng(seed))
+    seed = stable_seed("draw", draw_seed, axis, *_place(episode))
+    drawn = cached_shift(shift).draw(np.random.default_rng(seed))
     return {name: float(value) for name, value in drawn.items()}
 
 
+def _place(episode: Episode) -> tuple[str, str, int]:
+    return episode.task_suite, episode.task, episode.index
+
+
 def _policy_seed(
-    suite: Suite, episode: Episode, condition: Condition, *, seeded: bool
+    suite: Suite, episode: Episode, condition: Condition, replicate: int, *, seeded: bool
 ) -> tuple[int, str]:
     """One seed for both arms of a pair; another one for the null arm of a seeded policy.
 
     With the shared seed a null arm of a seeded, deterministic policy could not flip, and the flip
     floor would be zero by construction (see docs/protocols.md).
     """
-    parts: list[str | int] = [
-        "policy",
-        suite.policy_seed,
-        episode.task_suite,
-        episode.task,
-        episode.index,
-    ]
+    parts: list[str | int] = ["policy", suite.policy_seed, *_place(episode)]
+    if replicate:
+        parts += ["replicate", replicate]
     if not seeded:
         return stable_seed(*parts), "inert"
     if condition.name == "null":
@@ -188,4 +223,5 @@ def _plain(intervention: Intervention) -> dict[str, JSON]:
         "level": intervention.level,
         "parameters": dict(intervention.parameters),
         "draw": dict(intervention.draw),
+        "seed": intervention.seed,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ from pytest_vla_shift.rollouts.randomness import RolloutRandomness
 from pytest_vla_shift.rollouts.record import StageResult
 from pytest_vla_shift.rollouts.request import RolloutRequest
 from pytest_vla_shift.rollouts.stages import StageTracker
+from pytest_vla_shift.shifts.apply import ActionPipeline, shifted_instruction
 from pytest_vla_shift.shifts.protocol import Receipt
 
 if TYPE_CHECKING:
@@ -50,18 +51,20 @@ class Measured:
     Attributes:
         fingerprint: field -> digest of the pre-shift state, instruction and horizon.
         receipts: what the shift changed.
+        instruction: the sentence that the policy is given.
         initial_predicates: true after settling.
         success: the simulator's own check.
         steps: control steps after settling.
         decisions: how often the policy was asked.
         stages: depth.
-        actions: (steps, D) float64, as executed.
+        actions: (steps, D) float64, as executed: what a shift of the actions made of the policy's.
         first_frames: camera -> picture after settling, as the policy would see it.
         policy_seconds: wall time within the policy.
     """
 
     fingerprint: dict[str, str] = field(default_factory=dict)
     receipts: list[Receipt] = field(default_factory=list)
+    instruction: str = ""
     initial_predicates: tuple[str, ...] = ()
     success: bool = False
     steps: int = 0
@@ -110,8 +113,13 @@ def start(simulator: Simulator, request: RolloutRequest, measured: Measured) -> 
         "instruction": digest(prepared.instruction),
         "horizon": digest(request.horizon),
     }
+    measured.instruction = shifted_instruction(
+        request.interventions, prepared.instruction, request.episode
+    )
     if request.interventions:
         measured.receipts = simulator.apply(request.interventions)
+    if measured.instruction != prepared.instruction:
+        measured.receipts.append(Receipt("instruction", prepared.instruction, measured.instruction))
     return prepared
 
 
@@ -197,21 +205,27 @@ def _drive(
     tracker = StageTracker(prepared.stages, measured.initial_predicates)
     info = EpisodeInfo(
         request.episode,
-        prepared.instruction,
+        measured.instruction,
         request.horizon,
         prepared.goal if spec.privileged else Goal(),
     )
     with randomness.swapped_in():
         begin(policy, info, request.policy_seed)
+    commands = ActionPipeline(
+        request.interventions, simulator.info.layout, np.asarray(simulator.info.settle_action)
+    )
+    measured.receipts += commands.receipts()
     executed: list[NDArray[np.float64]] = []
     while measured.steps < request.horizon and not measured.success:
         observation = simulator.observe(spec.cameras, privileged=spec.privileged)
+        observation = replace(observation, instruction=measured.instruction)
         began = time.perf_counter()
         with randomness.swapped_in():
             chunk = ask(policy, observation)
         measured.policy_seconds += time.perf_counter() - began
         measured.decisions += 1
         chunk = chunk[: min(spec.replan, request.horizon - measured.steps)]
+        chunk = _shifted(commands, chunk, measured.steps)
         result = simulator.step(chunk)
         _check_result(result, len(chunk), len(prepared.predicates))
         for offset, row in enumerate(result.predicates, start=1):
@@ -222,6 +236,22 @@ def _drive(
         measured.success = result.success
     measured.actions = np.concatenate(executed)
     measured.stages = tracker.result()
+
+
+def _shifted(
+    commands: ActionPipeline, chunk: NDArray[np.float64], step: int
+) -> NDArray[np.float64]:
+    """What the simulator is given for the policy's ``chunk``.
+
+    Raises:
+        SimulatorError: a shift of the actions raised or answered with what is no action.
+    """
+    if not commands:
+        return chunk
+    try:
+        return commands(chunk, step)
+    except Exception as error:
+        raise SimulatorError(f"a shift of the actions failed: {error}") from error
 
 
 def _check_result(result: StepResult, asked: int, predicates: int) -> None:

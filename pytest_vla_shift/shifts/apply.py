@@ -1,19 +1,32 @@
-"""Interventions onto a prepared episode: once onto the scene, then onto every picture."""
+"""Interventions onto a rollout: once onto the scene, then onto pictures, actions and instruction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pytest_vla_shift.protocol import registry
 from pytest_vla_shift.protocol.errors import UsageError
-from pytest_vla_shift.shifts.protocol import Intervention, Receipt, Scene, Shift
+from pytest_vla_shift.shifts.protocol import (
+    ActionLayout,
+    ActionShift,
+    Command,
+    Frame,
+    Intervention,
+    LanguageShift,
+    Receipt,
+    Scene,
+    Shift,
+)
 
 if TYPE_CHECKING:
-    from pytest_vla_shift.protocol.observation import Image
+    from numpy.typing import NDArray
+
+    from pytest_vla_shift.protocol.observation import Episode, Image
 
 
 def load_shift(name: str) -> Shift:
@@ -49,9 +62,17 @@ class BoundShift:
         """Change the scene."""
         self.shift.apply(scene, self.intervention.parameters, self.intervention.draw)
 
-    def image(self, image: Image) -> Image:
+    def image(self, image: Image, camera: str, step: int) -> Image:
         """Transform one picture."""
-        return self.shift.image(image, self.intervention.parameters, self.intervention.draw)
+        item = self.intervention
+        return self.shift.image(image, item.parameters, item.draw, Frame(camera, step, item.seed))
+
+    def receipts(self, what: str) -> list[Receipt]:
+        """One receipt a parameter: the neutral value before, the level's value after."""
+        return [
+            Receipt(f"{what} {self.shift.name}.{name}", self.shift.neutral[name], value)
+            for name, value in sorted(self.intervention.parameters.items())
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +81,98 @@ class ImagePipeline:
 
     stages: tuple[BoundShift, ...] = ()
 
-    def __call__(self, image: Image) -> Image:
-        """(H, W, 3) uint8 RGB through every stage, C-contiguous; the input is not modified."""
+    def __call__(self, image: Image, camera: str, step: int) -> Image:
+        """(H, W, 3) uint8 RGB through every stage, C-contiguous; the input is not modified.
+
+        Args:
+            image: as rendered.
+            camera: whose picture.
+            step: control steps executed since settling.
+        """
         for stage in self.stages:
-            image = stage.image(image)
+            image = stage.image(image, camera, step)
         return np.ascontiguousarray(image)
 
     def receipts(self) -> list[Receipt]:
-        """One receipt a parameter: neutral value before, the level's value after."""
+        """What every stage does to every picture."""
+        return [receipt for stage in self.stages for receipt in stage.receipts("observation.rgb")]
+
+
+class ActionPipeline:
+    """The action shifts of one rollout, in the order of its interventions. Empty when clean.
+
+    Args:
+        interventions: of the rollout.
+        layout: where an action's parts are.
+        rest: (D,) the action of no motion.
+    """
+
+    def __init__(
+        self,
+        interventions: Sequence[Intervention],
+        layout: ActionLayout,
+        rest: NDArray[np.float64],
+    ) -> None:
+        self._stages: list[tuple[ActionShift, Intervention]] = []
+        for item in interventions:
+            shift = cached_shift(item.shift)
+            if isinstance(shift, ActionShift):
+                self._stages.append((shift, item))
+        self._layout = layout
+        self._rest = rest
+        # What each stage was given so far: a delay needs it.
+        self._histories: list[list[NDArray[np.float64]]] = [[] for _ in self._stages]
+
+    def __bool__(self) -> bool:
+        return bool(self._stages)
+
+    def __call__(self, chunk: NDArray[np.float64], step: int) -> NDArray[np.float64]:
+        """(T, D) the actions to execute for the commanded ``chunk``, whose first is step ``step``.
+
+        Every action given here must be executed, or the rollout be over: the stages remember it.
+
+        Raises:
+            ValueError: a stage answers with another shape, or with a number that is not finite.
+        """
+        out = np.array(chunk, dtype=np.float64)
+        for (shift, item), history in zip(self._stages, self._histories, strict=True):
+            for offset, action in enumerate(out.copy()):
+                history.append(action)
+                command = Command(step + offset, item.seed, self._layout, self._rest)
+                given = np.stack(history)
+                done = np.asarray(shift.action(given, item.parameters, item.draw, command))
+                if done.shape != action.shape or not np.isfinite(done).all():
+                    raise ValueError(f"shift {shift.name!r} makes {action} into {done}")
+                out[offset] = done
+        return out
+
+    def receipts(self) -> list[Receipt]:
+        """What every stage does to every action."""
         return [
-            Receipt(
-                field=f"observation.rgb {stage.shift.name}.{name}",
-                before=stage.shift.neutral[name],
-                after=value,
-            )
-            for stage in self.stages
-            for name, value in sorted(stage.intervention.parameters.items())
+            receipt
+            for shift, item in self._stages
+            for receipt in BoundShift(shift, item).receipts("action")
         ]
+
+
+def shifted_instruction(
+    interventions: Sequence[Intervention], instruction: str, episode: Episode
+) -> str:
+    """The sentence that the policy is given: the task's own, through every language shift."""
+    for item in interventions:
+        shift = cached_shift(item.shift)
+        if isinstance(shift, LanguageShift):
+            instruction = shift.instruction(instruction, item.parameters, item.draw, episode)
+    return instruction
+
+
+@cache
+def cached_shift(name: str) -> Shift:
+    """The shift of that name, looked up once: each look reads every installed package's metadata.
+
+    A shift is stateless, so that one object serves everyone.
+    """
+    return load_shift(name)
 
 
 def apply_interventions(scene: Scene, interventions: Sequence[Intervention]) -> ImagePipeline:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_vla_shift.shifts.probe import ProbeScene
-from pytest_vla_shift.shifts.protocol import Draw, Parameters, Shift
+from pytest_vla_shift.shifts.protocol import Draw, Frame, Parameters, Shift
 
 if TYPE_CHECKING:
     from pytest_vla_shift.protocol.observation import Image
 
 DRAWS = 8
+FRAME = Frame("left", step=3, seed=1)
 
 
 def check_axis(shift: Shift, levels: Mapping[str, Parameters], *, seed: int = 0) -> None:
@@ -146,7 +147,7 @@ def _effect(shift: Shift, level: Parameters, draw: Draw, picture: Image) -> tupl
     shown = picture.copy()
     shown.flags.writeable = False
     try:
-        result = shift.image(shown, level, draw)
+        result = shift.image(shown, level, draw, FRAME)
     except ValueError as error:
         if "read-only" not in str(error):
             raise

@@ -11,7 +11,7 @@ from pytest_vla_shift.shifts.kinds import ImageShift
 
 if TYPE_CHECKING:
     from pytest_vla_shift.protocol.observation import Image
-    from pytest_vla_shift.shifts.protocol import Draw, Parameters
+    from pytest_vla_shift.shifts.protocol import Draw, Frame, Parameters
 
 TRUNCATE = 4.0
 """The kernel reaches this many sigmas to either side (SciPy's default)."""
@@ -36,7 +36,13 @@ class GaussianBlur(ImageShift):
         """True for a sigma of zero."""
         return level["sigma_px"] == 0.0
 
-    def image(self, image: Image, level: Parameters, draw: Draw) -> Image:  # noqa: ARG002
+    def image(
+        self,
+        image: Image,
+        level: Parameters,
+        draw: Draw,  # noqa: ARG002
+        frame: Frame,  # noqa: ARG002
+    ) -> Image:
         """The blurred picture, a new array."""
         sigma = level["sigma_px"]
         blurred = ndimage.gaussian_filter(

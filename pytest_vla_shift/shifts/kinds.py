@@ -1,4 +1,5 @@
-"""The two kinds of shift: one that changes the scene once, and one that changes every picture."""
+"""Kinds of shift: of the scene, of the pictures, of the actions, of the sentence; and metric ones,
+whose severity is a radius in normalised coordinates."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from pytest_vla_shift.protocol.observation import Image
-    from pytest_vla_shift.shifts.protocol import Draw, Parameters, Scene
+    from pytest_vla_shift.shifts.protocol import Draw, Frame, Parameters, Scene
 
 
 class Magnitudes:
@@ -54,7 +55,7 @@ class SceneShift(Magnitudes):
 
     transforms_images: ClassVar[bool] = False
 
-    def image(self, image: Image, level: Parameters, draw: Draw) -> Image:  # noqa: ARG002
+    def image(self, image: Image, level: Parameters, draw: Draw, frame: Frame) -> Image:  # noqa: ARG002
         """The picture as it came from the renderer."""
         return image
 
@@ -66,6 +67,80 @@ class ImageShift(Magnitudes):
 
     def apply(self, scene: Scene, level: Parameters, draw: Draw) -> None:
         """Nothing: the scene is not touched."""
+
+
+class PassingShift(Magnitudes):
+    """A shift of what passes between policy and simulator: neither scene nor pictures change."""
+
+    transforms_images: ClassVar[bool] = False
+
+    def apply(self, scene: Scene, level: Parameters, draw: Draw) -> None:
+        """Nothing: the scene is not touched."""
+
+    def image(self, image: Image, level: Parameters, draw: Draw, frame: Frame) -> Image:  # noqa: ARG002
+        """The picture as it came from the renderer."""
+        return image
+
+
+class Metric(Magnitudes):
+    """Severity as LIBERO-CTRL defines it (section 3.2): offsets in units of a fixed scale each.
+
+    A level gives ``radius``, the L2 norm of the normalised offsets, and ``sigma_<coordinate>`` for
+    every coordinate, the scale with its unit. A draw gives a unit vector over the coordinates; the
+    offset on coordinate i is ``radius * draw[i] * sigma_i``. All levels so share a direction.
+
+    Attributes:
+        scales: coordinate -> unit of its scale, in the order of the unit vector.
+        one_sided: coordinates whose offset cannot be negative, for example a noise's magnitude.
+    """
+
+    scales: ClassVar[Mapping[str, str]]
+    one_sided: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def limits(self) -> Mapping[str, tuple[float, float]]:  # type: ignore[override]
+        """``radius`` and a scale for each coordinate."""
+        return {"radius": (0.0, 64.0)} | {
+            f"sigma_{coordinate}_{unit}": (0.0, 1e6) for coordinate, unit in self.scales.items()
+        }
+
+    @property
+    def neutral(self) -> Parameters:
+        """A radius of nothing; scales do not matter then."""
+        return dict.fromkeys(self.limits, 0.0)
+
+    def draw(self, rng: np.random.Generator) -> Draw:
+        """A direction, uniform on the part of the sphere that one-sided coordinates leave."""
+        direction = rng.standard_normal(len(self.scales))
+        direction /= math.sqrt(float(direction @ direction))
+        return {
+            name: abs(float(value)) if name in self.one_sided else float(value)
+            for name, value in zip(self.scales, direction, strict=True)
+        }
+
+    def is_identity(self, level: Parameters, draw: Draw) -> bool:
+        """True if no offset differs from zero."""
+        return not any(self.offsets(level, draw).values())
+
+    def offsets(self, level: Parameters, draw: Draw) -> dict[str, float]:
+        """Coordinate -> offset, in the unit of its scale.
+
+        Raises:
+            ValueError: the draw lacks a coordinate, is no unit vector (to 1e-6), or is negative
+                where it must not be.
+        """
+        direction = {name: variate(draw, name) for name in self.scales}
+        norm = math.sqrt(sum(value * value for value in direction.values()))
+        if abs(norm - 1.0) > 1e-6:
+            raise ValueError(f"{self.name}: the draw's direction has norm {norm:.6f}, not 1")
+        for name in sorted(self.one_sided):
+            if direction[name] < 0.0:
+                raise ValueError(f"{self.name}: {name} cannot be negative, it is {direction[name]}")
+        radius = level["radius"]
+        return {
+            name: radius * direction[name] * level[f"sigma_{name}_{unit}"]
+            for name, unit in self.scales.items()
+        }
 
 
 def variate(draw: Draw, name: str) -> float:

@@ -1,7 +1,8 @@
 """The Shift protocol: what an axis is, what it may touch, and what it must confess.
 
 A shift never holds a simulator. It writes through a :class:`Scene`, which notes every write as
-a :class:`Receipt`, or it transforms the images that the policy is given.
+a :class:`Receipt`, or it transforms what passes between simulator and policy: the pictures, the
+commanded actions (:class:`ActionShift`), the instruction (:class:`LanguageShift`).
 """
 
 from __future__ import annotations
@@ -10,16 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
-    from pytest_vla_shift.protocol.observation import Image, Vector
+from pytest_vla_shift.protocol.identity import stable_seed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pytest_vla_shift.protocol.observation import Episode, Image, Vector
 
 Parameters = Mapping[str, float]
 """One level of an axis: parameter name -> magnitude, in the unit that the name ends with."""
 
 Draw = Mapping[str, float]
-"""An episode's draw on an axis: unit variates, shared by all levels of that axis."""
+"""An episode's draw on an axis, shared by all levels of that axis: unit variates, or a preset."""
 
 Value = float | Sequence[float]
 
@@ -74,6 +79,103 @@ class Scene(Protocol):
 
     def set_robot_base_pose(self, position: Vector, quat: Vector) -> None: ...
 
+    def camera_pose(self, camera: str) -> tuple[Vector, Vector]:
+        """(3,) position and (4,) wxyz orientation of a third-person camera, in the world frame.
+
+        A camera looks along its own -z, with +x to the right and +y up.
+        """
+        ...
+
+    def set_camera_pose(self, camera: str, position: Vector, quat: Vector) -> None: ...
+
+    @property
+    def placed_lights(self) -> tuple[str, ...]:
+        """Names of the lights that stand somewhere: all but ``headlight``."""
+        ...
+
+    def light_pose(self, light: str) -> tuple[Vector, Vector]:
+        """(3,) position and (3,) unit direction of a placed light's rays, in the world frame."""
+        ...
+
+    def set_light_pose(self, light: str, position: Vector, direction: Vector) -> None: ...
+
+    @property
+    def work_surface(self) -> float:
+        """World height in metres of the plane on which the task's objects stand."""
+        ...
+
+    def eef_pose(self) -> tuple[Vector, Vector]:
+        """(3,) world position and (4,) wxyz orientation of the end effector's grip site."""
+        ...
+
+    def set_eef_pose(self, position: Vector, quat: Vector) -> None:
+        """Bring the grip site there by the arm's joints alone, at once and at rest.
+
+        Raises:
+            UnreachablePose: no joint angles within the limits give the pose.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Which picture of a rollout is about to be shown.
+
+    Attributes:
+        camera: whose picture.
+        step: control steps executed since settling.
+        seed: of the randomness within the rollout on this axis; the same at all levels, and in
+            compounds.
+    """
+
+    camera: str
+    step: int
+    seed: int
+
+    def generator(self) -> np.random.Generator:
+        """A generator of this frame's own, so that noise is fresh in every frame and the same
+        however often a frame is drawn."""
+        return np.random.default_rng(stable_seed("frame", self.seed, self.camera, self.step))
+
+
+@dataclass(frozen=True, slots=True)
+class ActionLayout:
+    """Where an action's parts are. The other components are the gripper's and the base's.
+
+    Attributes:
+        position: [start, stop) of the end effector's three translation components.
+        rotation: [start, stop) of its three rotation components.
+        low, high: bounds that the simulator clips an action to.
+        control_hz: control steps a second of simulated time.
+    """
+
+    position: tuple[int, int]
+    rotation: tuple[int, int]
+    low: float
+    high: float
+    control_hz: float
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Which action of a rollout is about to be executed.
+
+    Attributes:
+        step: control steps executed since settling.
+        seed: as for :class:`Frame`.
+        layout: where the action's parts are.
+        rest: (D,) the action of no motion, taken as commanded before the first one.
+    """
+
+    step: int
+    seed: int
+    layout: ActionLayout
+    rest: NDArray[np.float64]
+
+    def generator(self) -> np.random.Generator:
+        """A generator of this step's own."""
+        return np.random.default_rng(stable_seed("command", self.seed, self.step))
+
 
 @runtime_checkable
 class Shift(Protocol):
@@ -123,8 +225,39 @@ class Shift(Protocol):
         """Change the scene once, after the fingerprint and before settling."""
         ...
 
-    def image(self, image: Image, level: Parameters, draw: Draw) -> Image:
+    def image(self, image: Image, level: Parameters, draw: Draw, frame: Frame) -> Image:
         """Transform one (H, W, 3) uint8 RGB picture that the policy is about to see."""
+        ...
+
+
+@runtime_checkable
+class ActionShift(Shift, Protocol):
+    """A shift of what becomes of a commanded action. It has no effect during settling."""
+
+    def action(
+        self, commanded: NDArray[np.float64], level: Parameters, draw: Draw, command: Command
+    ) -> NDArray[np.float64]:
+        """(D,) the action to execute in place of ``commanded[-1]``.
+
+        Args:
+            commanded: (k + 1, D) float64, every action of the rollout so far, this one last.
+            level, draw: as everywhere.
+            command: which action, and how it is laid out.
+        """
+        ...
+
+
+@runtime_checkable
+class LanguageShift(Shift, Protocol):
+    """A shift of the sentence that the policy is given. An identity for one that takes none."""
+
+    def instruction(self, instruction: str, level: Parameters, draw: Draw, episode: Episode) -> str:
+        """The sentence in place of ``instruction``, the task's own.
+
+        Raises:
+            ValueError: there is none for this task. Asked for every task before any rollout, with
+                an empty ``instruction``.
+        """
         ...
 
 
@@ -138,6 +271,7 @@ class Intervention:
         level: ``L1`` ... as written in the suite.
         parameters: the level's magnitudes.
         draw: the episode's draw.
+        seed: of the randomness within the rollout (noise), the same at all levels.
     """
 
     axis: str
@@ -145,3 +279,4 @@ class Intervention:
     level: str
     parameters: Parameters
     draw: Draw
+    seed: int = 0

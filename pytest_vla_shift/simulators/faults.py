@@ -18,6 +18,7 @@ CROSSING: dict[str, type[errors.UsageError | errors.InfrastructureError]] = {
         errors.MissingAsset,
         errors.NotAPair,
         errors.InvalidScene,
+        errors.UnreachablePose,
     )
 }
 """Classes that arrive at the parent as what they are. WorkerLost is none: a live worker says it."""

@@ -77,6 +77,8 @@ class LiberoFactory:
             settle_action=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0),
             control_hz=20.0,
             cameras=CAMERAS,
+            position=(0, 3),
+            rotation=(3, 6),
         )
 
 

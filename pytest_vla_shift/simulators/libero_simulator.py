@@ -128,7 +128,8 @@ class LiberoSimulator:
         height, width = self._settings.height, self._settings.width
         return Observation(
             images={
-                camera: self._pipeline(world.render(camera, height, width)) for camera in cameras
+                camera: self._pipeline(world.render(camera, height, width), camera, self._steps)
+                for camera in cameras
             },
             proprio=libero_observation.proprio(world.env),
             instruction=self._instruction,

@@ -107,6 +107,7 @@ def interventions_body(interventions: Sequence[Intervention]) -> Json:
                 "level": item.level,
                 "parameters": dict(item.parameters),
                 "draw": dict(item.draw),
+                "seed": item.seed,
             }
             for item in interventions
         ]
@@ -122,6 +123,7 @@ def read_interventions(body: Mapping[str, object]) -> list[Intervention]:
             level=get(item, "level", str),
             parameters=_mapping(item, "parameters", float),
             draw=_mapping(item, "draw", float),
+            seed=get(item, "seed", int),
         )
         for item in _list(body.get("interventions"), _object)
     ]
@@ -146,7 +148,16 @@ def read_info(body: Mapping[str, object]) -> SimulatorInfo:
         settle_action=action,
         control_hz=get(body, "control_hz", float),
         cameras=_list(body.get("cameras"), lambda item: get({"c": item}, "c", str)),
+        position=_range(body.get("position")),
+        rotation=_range(body.get("rotation")),
     )
+
+
+def _range(value: object) -> tuple[int, int]:
+    match _list(value, lambda item: get({"i": item}, "i", int)):
+        case (start, stop):
+            return start, stop
+    raise WireError(f"{value!r} is no range")
 
 
 def prepared_body(prepared: Prepared) -> Json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pytest_vla_shift.protocol.observation import Episode, Goal, Observation
 from pytest_vla_shift.protocol.stages import StageSpec
-from pytest_vla_shift.shifts.protocol import Intervention, Receipt
+from pytest_vla_shift.shifts.protocol import ActionLayout, Intervention, Receipt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,6 +48,8 @@ class SimulatorInfo:
         settle_action: the action during settling: no motion, gripper open.
         control_hz: control steps a second of simulated time.
         cameras: every camera that a suite may ask for.
+        position: [start, stop) of an action's three components that move the end effector.
+        rotation: [start, stop) of the three that turn it.
     """
 
     name: str
@@ -60,6 +62,15 @@ class SimulatorInfo:
     settle_action: tuple[float, ...]
     control_hz: float
     cameras: tuple[str, ...]
+    position: tuple[int, int]
+    rotation: tuple[int, int]
+
+    @property
+    def layout(self) -> ActionLayout:
+        """Where an action's parts are, as action shifts need it."""
+        return ActionLayout(
+            self.position, self.rotation, self.action_low, self.action_high, self.control_hz
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +126,10 @@ class Simulator(Protocol):
         ...
 
     def apply(self, interventions: Sequence[Intervention]) -> list[Receipt]:
-        """Shift the prepared episode. Called at most once after ``prepare``, before any step."""
+        """Shift the prepared episode. Called at most once after ``prepare``, before any step.
+
+        Scene and pictures are shifted here; actions and the instruction, by the rollout.
+        """
         ...
 
     def observe(self, cameras: Sequence[str] = (), *, privileged: bool = False) -> Observation:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from pytest_vla_shift.protocol.conditions import NOMINAL
 from pytest_vla_shift.protocol.errors import NotAPair
 from pytest_vla_shift.rollouts.record import RolloutRecord
 
@@ -39,7 +40,9 @@ class PlannedPair:
 
     Attributes:
         suite, task_suite, task, episode, condition: where it belongs.
-        axis, level: of a single-axis condition; None for null and compounds.
+        axis, level: what is shifted; None for null and nominal.
+        replicate: 0, or 1 with the second policy seed.
+        axes: names of the shifted axes, sorted; several in a compound.
         cell: the node's id, unique in its suite.
         clean_key, shifted_key: keys of the two records.
     """
@@ -54,6 +57,8 @@ class PlannedPair:
     cell: str
     clean_key: str
     shifted_key: str
+    replicate: int = 0
+    axes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +144,9 @@ def pair_rows(cells: Iterable[PlannedPair], records: Mapping[str, RolloutRecord]
             raise ValueError(f"cell {cell.cell!r} is planned twice")
         seen.add((cell.suite, cell.cell))
         clean, shifted = records.get(cell.clean_key), records.get(cell.shifted_key)
-        for record, condition in ((clean, "clean"), (shifted, cell.condition)):
+        # A nominal cell asks for the clean rollout and nothing else.
+        asked = "clean" if cell.condition == NOMINAL.name else cell.condition
+        for record, condition in ((clean, "clean"), (shifted, asked)):
             if record is not None:
                 _check_place(cell, record, condition)
         # An arm that was not run because the other one had an error is an error, not a gap.
@@ -168,13 +175,14 @@ def _order(cell: PlannedPair) -> tuple[str, str, str, str, int, str]:
 
 
 def _check_place(cell: PlannedPair, record: RolloutRecord, condition: str) -> None:
-    planned = (cell.suite, cell.task_suite, cell.task, cell.episode, condition)
+    planned = (cell.suite, cell.task_suite, cell.task, cell.episode, condition, cell.replicate)
     found = (
         record.suite,
         record.task_suite,
         record.task,
         record.episode,
         record.condition,
+        record.replicate,
     )
     if planned != found:
         raise ValueError(f"cell {cell.cell!r} asks for {planned}, its record is of {found}")

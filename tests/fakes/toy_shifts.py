@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_vla_shift.shifts.protocol import Draw, Parameters, Scene
+from pytest_vla_shift.shifts.protocol import Draw, Frame, Parameters, Scene
 
 if TYPE_CHECKING:
     from pytest_vla_shift.protocol.observation import Image
@@ -37,7 +37,7 @@ class MoveBase:
         position[0] += level["x_m"]
         scene.set_robot_base_pose(position, quat)
 
-    def image(self, image: Image, level: Parameters, draw: Draw) -> Image:
+    def image(self, image: Image, level: Parameters, draw: Draw, frame: Frame) -> Image:
         return image
 
 
@@ -66,5 +66,5 @@ class Dim:
                 color = scene.light_color(light, component)
                 scene.set_light_color(light, component, color * level["alpha"])
 
-    def image(self, image: Image, level: Parameters, draw: Draw) -> Image:
+    def image(self, image: Image, level: Parameters, draw: Draw, frame: Frame) -> Image:
         return image

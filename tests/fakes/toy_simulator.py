@@ -65,6 +65,8 @@ INFO = SimulatorInfo(
     settle_action=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0),
     control_hz=CONTROL_HZ,
     cameras=CAMERAS,
+    position=(0, 3),
+    rotation=(3, 6),
 )
 
 
@@ -151,7 +153,7 @@ class Toy:
         images = {}
         for camera in cameras:
             image = render(model, self._hand, camera, self._settings.height, self._settings.width)
-            images[camera] = self._pipeline(image)
+            images[camera] = self._pipeline(image, camera, self._steps)
             self.renders += 1
         state = None
         if privileged:

@@ -73,7 +73,7 @@ vla_reports = out
 def test_the_ini_gives_defaults(project: Project) -> None:
     run = project.read(ini=INI)
     assert run.policy == "zero"
-    assert run.cut == Cut(("left",), (0, 1), ("base",), ("L1",))
+    assert run.cut == Cut(("left",), (0, 1), axes=("base",), levels=("L1",))
     assert (run.envs, run.rollout_timeout_s, run.video, run.video_asked) == (0, 12.0, "off", True)
     assert run.reports == project.root / "out"
 
@@ -92,7 +92,7 @@ def test_the_command_line_wins_over_the_ini(project: Project) -> None:
         ini=INI,
     )
     assert run.policy == "random"
-    assert run.cut == Cut(("right",), (4,), ("blur", "null"), ("L2", "L3"))
+    assert run.cut == Cut(("right",), (4,), axes=("blur", "null"), levels=("L2", "L3"))
     assert (run.envs, run.rollout_timeout_s, run.video) == (1, 7.5, "on")
     assert run.reports == project.root / "here"
 

@@ -97,7 +97,7 @@ def test_a_users_own_assertion_keeps_pytests_own_word(tmp_path: Path) -> None:
 def test_the_condition_fixture_runs_nothing(tmp_path: Path) -> None:
     module = (
         "def test_levels(condition):\n"
-        "    assert condition.name == 'null' or condition.level.parameters\n"
+        "    assert condition.name == 'null' or condition.parts[0].level.parameters\n"
     )
     project = ToyProject(tmp_path, module=module)
     run = project.run("--vla-run=c", code=0)

@@ -83,7 +83,7 @@ def test_quickstart_levels_are_the_frozen_table() -> None:
         frozen = table[axis.name]
         assert axis.shift == frozen.pop("shift")
         assert {level.name: dict(level.parameters) for level in axis.levels} == frozen
-        assert [level.number for level in axis.levels] == [1, 2, 3]
+        assert [level.name for level in axis.levels] == ["L1", "L2", "L3"]
 
 
 def test_all_stands_for_the_catalogues_tasks_and_its_horizon() -> None:
@@ -99,9 +99,10 @@ def test_all_stands_for_the_catalogues_tasks_and_its_horizon() -> None:
 def test_the_condition_of_a_name_clean_included() -> None:
     suite = parse_suite(SUITE, "s.toml")
     assert suite.condition("clean").axis is None
-    level = suite.condition("camera-L2").level
-    assert level is not None
-    assert level.parameters == {"theta_max_deg": 6.0}
+    condition = suite.condition("camera-L2")
+    (part,) = condition.parts
+    assert part.level.parameters == {"theta_max_deg": 6.0}
+    assert (condition.axis, condition.level, condition.number) == ("camera", "L2", 2)
     with pytest.raises(KeyError):
         suite.condition("camera-L9")
 

@@ -166,6 +166,8 @@ def node(cell: str, level: str | None = "L1") -> PlannedNode:
         condition=f"camera-{level}" if level else "null",
         axis="camera" if level else None,
         level=level,
+        replicate=0,
+        axes=("camera",) if level else (),
         clean_key="c",
         shifted_key="s",
     )

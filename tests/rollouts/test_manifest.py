@@ -26,9 +26,23 @@ PLAN = SessionPlan(
     grid={"small": 30},
     nodes=(
         PlannedNode(
-            "t.py::t[a]", "small", "a", "toy", "left", 3, "base-L2", "base", "L2", "c", "s"
+            "t.py::t[a]",
+            "small",
+            "a",
+            "toy",
+            "left",
+            3,
+            "base-L2",
+            "base",
+            "L2",
+            0,
+            ("base",),
+            "c",
+            "s",
         ),
-        PlannedNode("t.py::t[n]", "small", "n", "toy", "left", 3, "null", None, None, "c", "n"),
+        PlannedNode(
+            "t.py::t[n]", "small", "n", "toy", "left", 3, "null", None, None, 1, (), "c", "n"
+        ),
     ),
 )
 

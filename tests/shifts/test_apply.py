@@ -6,10 +6,11 @@ import pytest
 from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.shifts.apply import apply_interventions, load_shift
 from pytest_vla_shift.shifts.gaussian_blur import GaussianBlur
-from pytest_vla_shift.shifts.protocol import Draw, Intervention, Parameters, Receipt
+from pytest_vla_shift.shifts.protocol import Draw, Frame, Intervention, Parameters, Receipt
 from tests.shifts.fake_scene import FakeScene
 
 PICTURE = np.random.default_rng(1).integers(0, 256, (32, 40, 3), dtype=np.uint8)
+FRAME = Frame("agentview", step=0, seed=0)
 BLUR = Intervention("blur", "gaussian_blur", "L2", {"sigma_px": 2.0}, {})
 DIM = Intervention("illumination", "illumination", "L3", {"alpha": 0.4}, {})
 
@@ -24,6 +25,7 @@ class Negative(GaussianBlur):
         image: np.ndarray[tuple[int, int, int], np.dtype[np.uint8]],
         level: Parameters,
         draw: Draw,
+        frame: Frame,
     ) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]:
         out: np.ndarray[tuple[int, int, int], np.dtype[np.uint8]] = np.where(
             np.arange(image.shape[1])[None, :, None] < 20, 255 - image, image
@@ -38,26 +40,26 @@ def test_scene_shifts_reach_the_scene_and_leave_pictures_alone() -> None:
     scene = FakeScene()
     pipeline = apply_interventions(scene, [DIM])
     assert scene.written == ["lamp.diffuse", "headlight.diffuse", "headlight.ambient"]
-    np.testing.assert_array_equal(pipeline(PICTURE), PICTURE)
+    np.testing.assert_array_equal(pipeline(PICTURE, "agentview", 0), PICTURE)
     assert pipeline.receipts() == []
 
 
 def test_image_shifts_reach_every_picture_and_confess() -> None:
     scene = FakeScene()
     pipeline = apply_interventions(scene, [DIM, BLUR])
-    expected = GaussianBlur().image(PICTURE, {"sigma_px": 2.0}, {})
-    np.testing.assert_array_equal(pipeline(PICTURE), expected)
+    expected = GaussianBlur().image(PICTURE, {"sigma_px": 2.0}, {}, FRAME)
+    np.testing.assert_array_equal(pipeline(PICTURE, "agentview", 0), expected)
     assert pipeline.receipts() == [Receipt("observation.rgb gaussian_blur.sigma_px", 0.0, 2.0)]
 
 
 def test_image_shifts_act_in_the_order_given_and_answer_contiguously() -> None:
-    one = apply_interventions(FakeScene(), [BLUR, NEGATIVE])(PICTURE)
-    two = apply_interventions(FakeScene(), [NEGATIVE, BLUR])(PICTURE)
+    one = apply_interventions(FakeScene(), [BLUR, NEGATIVE])(PICTURE, "agentview", 0)
+    two = apply_interventions(FakeScene(), [NEGATIVE, BLUR])(PICTURE, "agentview", 0)
     assert one.flags.c_contiguous
     assert two.flags.c_contiguous
     assert not np.array_equal(one, two)
-    blurred = GaussianBlur().image(PICTURE, {"sigma_px": 2.0}, {})
-    np.testing.assert_array_equal(one, Negative().image(blurred, {}, {}))
+    blurred = GaussianBlur().image(PICTURE, {"sigma_px": 2.0}, {}, FRAME)
+    np.testing.assert_array_equal(one, Negative().image(blurred, {}, {}, FRAME))
 
 
 def test_an_identity_is_skipped_without_a_receipt() -> None:

@@ -16,7 +16,7 @@ from pytest_vla_shift.shifts.illumination import Illumination
 
 if TYPE_CHECKING:
     from pytest_vla_shift.protocol.observation import Image
-    from pytest_vla_shift.shifts.protocol import Draw, Parameters, Scene, Shift
+    from pytest_vla_shift.shifts.protocol import Draw, Frame, Parameters, Scene, Shift
 
 CAMERA = {"L1": {"theta_max_deg": 2.0}, "L2": {"theta_max_deg": 6.0}}
 BASE = {"L1": {"sigma_xy_m": 0.02, "sigma_yaw_deg": 2.0}}
@@ -111,28 +111,28 @@ class Accumulates(Illumination):
 
 
 class BlursInPlace(GaussianBlur):
-    def image(self, image: Image, level: Parameters, draw: Draw) -> Image:
-        image[:] = super().image(image, level, draw)
+    def image(self, image: Image, level: Parameters, draw: Draw, frame: Frame) -> Image:
+        image[:] = super().image(image, level, draw, frame)
         return image
 
 
 class ReturnsFloats(GaussianBlur):
-    def image(self, image: Image, level: Parameters, draw: Draw) -> Image:
-        return super().image(image, level, draw) / 255.0  # type: ignore[return-value]
+    def image(self, image: Image, level: Parameters, draw: Draw, frame: Frame) -> Image:
+        return super().image(image, level, draw, frame) / 255.0  # type: ignore[return-value]
 
 
 class Crops(GaussianBlur):
-    def image(self, image: Image, level: Parameters, draw: Draw) -> Image:
-        return np.ascontiguousarray(super().image(image, level, draw)[2:-2])
+    def image(self, image: Image, level: Parameters, draw: Draw, frame: Frame) -> Image:
+        return np.ascontiguousarray(super().image(image, level, draw, frame)[2:-2])
 
 
 class Flips(GaussianBlur):
-    def image(self, image: Image, level: Parameters, draw: Draw) -> Image:
-        return super().image(image, level, draw)[:, ::-1]
+    def image(self, image: Image, level: Parameters, draw: Draw, frame: Frame) -> Image:
+        return super().image(image, level, draw, frame)[:, ::-1]
 
 
 class Noise(GaussianBlur):
-    def image(self, image: Image, level: Parameters, draw: Draw) -> Image:
+    def image(self, image: Image, level: Parameters, draw: Draw, frame: Frame) -> Image:
         return np.random.default_rng().integers(0, 256, image.shape, dtype=np.uint8)
 
 

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from pytest_vla_shift.shifts.gaussian_blur import GaussianBlur
+from pytest_vla_shift.shifts.protocol import Frame
 from tests.shifts.fake_scene import FakeScene
+
+FRAME = Frame("agentview", step=0, seed=0)
 
 
 def noise(
@@ -32,7 +35,7 @@ def by_hand(
 
 @pytest.mark.parametrize("sigma", [1.0, 2.0, 4.0])
 def test_it_is_the_textbook_filter(sigma: float) -> None:
-    got = GaussianBlur().image(noise(), {"sigma_px": sigma}, {})
+    got = GaussianBlur().image(noise(), {"sigma_px": sigma}, {}, FRAME)
     difference = np.abs(got.astype(int) - by_hand(noise(), sigma).astype(int))
     # Sums in another order may round another way, on few pixels and by one.
     assert difference.max() <= 1
@@ -42,7 +45,7 @@ def test_it_is_the_textbook_filter(sigma: float) -> None:
 def test_channels_do_not_bleed_into_each_other() -> None:
     image = np.zeros((32, 32, 3), dtype=np.uint8)
     image[16, 16, 0] = 255
-    blurred = GaussianBlur().image(image, {"sigma_px": 1.0}, {})
+    blurred = GaussianBlur().image(image, {"sigma_px": 1.0}, {}, FRAME)
     assert blurred[..., 0].sum() > 0
     assert blurred[..., 1:].sum() == 0
     assert blurred[16, 16, 0] == round(255 / (2 * math.pi))
@@ -51,12 +54,14 @@ def test_channels_do_not_bleed_into_each_other() -> None:
 @pytest.mark.parametrize("value", [0, 1, 127, 255])
 def test_flat_colour_stays_flat_to_the_border(value: int) -> None:
     image = np.full((20, 30, 3), value, dtype=np.uint8)
-    np.testing.assert_array_equal(GaussianBlur().image(image, {"sigma_px": 4.0}, {}), image)
+    np.testing.assert_array_equal(GaussianBlur().image(image, {"sigma_px": 4.0}, {}, FRAME), image)
 
 
 def test_detail_falls_with_sigma_and_the_mean_stays() -> None:
     image = noise(128, 128)
-    blurred = [GaussianBlur().image(image, {"sigma_px": sigma}, {}) for sigma in (1.0, 2.0, 4.0)]
+    blurred = [
+        GaussianBlur().image(image, {"sigma_px": sigma}, {}, FRAME) for sigma in (1.0, 2.0, 4.0)
+    ]
     detail = [float(picture.std()) for picture in (image, *blurred)]
     assert detail == sorted(detail, reverse=True)
     assert all(abs(picture.mean() - image.mean()) < 0.1 for picture in blurred)
@@ -65,7 +70,7 @@ def test_detail_falls_with_sigma_and_the_mean_stays() -> None:
 def test_the_result_is_a_new_contiguous_picture_and_the_input_stays() -> None:
     image = noise()
     image.flags.writeable = False
-    blurred = GaussianBlur().image(image, {"sigma_px": 2.0}, {})
+    blurred = GaussianBlur().image(image, {"sigma_px": 2.0}, {}, FRAME)
     assert blurred.shape == image.shape
     assert blurred.dtype == np.uint8
     assert blurred.flags.c_contiguous

@@ -21,7 +21,7 @@ from scipy.spatial.transform import Rotation
 from pytest_vla_shift.protocol.observation import Episode
 from pytest_vla_shift.shifts.apply import load_shift
 from pytest_vla_shift.shifts.gaussian_blur import GaussianBlur
-from pytest_vla_shift.shifts.protocol import Intervention, Receipt
+from pytest_vla_shift.shifts.protocol import Frame, Intervention, Receipt
 from pytest_vla_shift.simulators.libero import factory
 from pytest_vla_shift.simulators.libero_simulator import LiberoSimulator
 from pytest_vla_shift.simulators.protocol import SimulatorSettings
@@ -218,7 +218,9 @@ def test_blur_changes_pictures_and_nothing_else(
     assert receipts == [Receipt("observation.rgb gaussian_blur.sigma_px", 0.0, sigma)]
     for camera, picture in simulator.observe(CAMERAS).images.items():
         clean = clean_pictures[camera].astype(np.uint8)
-        np.testing.assert_array_equal(picture, GaussianBlur().image(clean, {"sigma_px": sigma}, {}))
+        np.testing.assert_array_equal(
+            picture, GaussianBlur().image(clean, {"sigma_px": sigma}, {}, Frame("agentview", 0, 0))
+        )
         assert (picture != clean).mean() > 0.2
 
 

@@ -174,7 +174,18 @@ class OtherInfo(Toy):
     @property
     def info(self) -> SimulatorInfo:
         return SimulatorInfo(
-            "toy", {"toy": "2"}, 1, "none", 7, -1, 1, (0.0,) * 7, 20, ("front", "wrist")
+            "toy",
+            {"toy": "2"},
+            1,
+            "none",
+            7,
+            -1,
+            1,
+            (0.0,) * 7,
+            20,
+            ("front", "wrist"),
+            (0, 3),
+            (3, 6),
         )
 
 

@@ -34,6 +34,7 @@ def record(
     fingerprint: str = "same",
     policy_seed: int = 7,
     seed_note: str = "shared",
+    replicate: int = 0,
 ) -> RolloutRecord:
     """One rollout; its key says what it is of. ``depth`` is (milestones latched, of how many)."""
     axis, _, level = condition.partition("-")
@@ -49,6 +50,7 @@ def record(
         condition=condition,
         axis=axis if level else None,
         level=level or None,
+        replicate=replicate,
         status="error" if error else "done",
         success=None if error else success,
         steps=100,
@@ -59,6 +61,8 @@ def record(
         fingerprint=fingerprint,
         receipts=(),
         interventions=(),
+        identities={},
+        instruction="do it",
         policy_seed=policy_seed,
         seed_note=seed_note,
         actions_digest=None,
