@@ -6,15 +6,36 @@ It changes nothing, and needs nothing but the core dependencies. What may crash 
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from pytest_vla_shift import __version__
-from pytest_vla_shift.commands.checks import folders, graphics, packages, simulators
 from pytest_vla_shift.commands.findings import Finding, lines, missing
 
 Check = Callable[[], Sequence[Finding]]
+
+DESCRIPTION = (
+    "Tell what is here, what is missing, and the line that mends it. Exit code 0 if the quickstart"
+    " suite can run here, 1 otherwise. Changes nothing."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``vla-shift doctor``."""
+    parser.add_argument(
+        "--reports",
+        type=Path,
+        default=Path("reports"),
+        metavar="DIR",
+        help="the folder that runs will write to (default: reports, here)",
+    )
+
+
+def run(given: argparse.Namespace, out: TextIO) -> int:
+    """The command."""
+    return doctor(given.reports, out)
 
 
 def doctor(reports: Path, out: TextIO) -> int:
@@ -27,6 +48,9 @@ def doctor(reports: Path, out: TextIO) -> int:
     Returns:
         0 if nothing is missing, else 1.
     """
+    # Loads numpy: not for the help of other commands.
+    from pytest_vla_shift.commands.checks import folders, graphics, packages, simulators
+
     sections: tuple[tuple[str, Check], ...] = (
         ("Python and packages", packages.core),
         ("Extras", packages.extras),

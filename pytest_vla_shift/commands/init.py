@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 from pathlib import Path
@@ -20,12 +21,32 @@ def test_shift(pair: Pair) -> None:
     pair.assert_not_degraded()
 '''
 
+DESCRIPTION = (
+    "Write a starter suite, suite.toml and test_<DIR's name>.py, into DIR. Nothing is overwritten."
+)
+
 HEADER = """\
 # Your own protocol, copied from the shipped suite {shipped!r}. The name below is in the key of
 # every rollout, so that results of this file are never taken for those of {shipped!r}.
 # Every field: docs/reference/suite-file.md of pytest-vla-shift.
 
 """
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``vla-shift init``."""
+    parser.add_argument("directory", type=Path, metavar="DIR", help="made if it is not there")
+    parser.add_argument(
+        "--suite",
+        default="quickstart",
+        metavar="NAME",
+        help=f"the shipped suite to start from: {', '.join(shipped_names())} (default: quickstart)",
+    )
+
+
+def run(given: argparse.Namespace, out: TextIO) -> int:
+    """The command."""
+    return init(given.directory, given.suite, out)
 
 
 def init(directory: Path, shipped: str, out: TextIO) -> int:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.rollouts.record import JSON
@@ -122,11 +123,13 @@ def read_plan(path: Path) -> SessionPlan | None:
         raw["renderers"],
         raw["protocols"],
         raw["grid"],
-        tuple(
-            PlannedNode(*before, tuple(axes), clean_key, shifted_key)
-            for *before, axes, clean_key, shifted_key in raw["nodes"]
-        ),
+        tuple(_node(*node) for node in raw["nodes"]),
     )
+
+
+def _node(*parts: Any) -> PlannedNode:
+    """A node as it was written; JSON knows no tuples."""
+    return PlannedNode(*(tuple(part) if isinstance(part, list) else part for part in parts))
 
 
 def check_manifest(directory: Path) -> None:

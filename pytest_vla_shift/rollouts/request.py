@@ -181,8 +181,8 @@ def _drawn(axis: Axis, suite: Suite, episode: Episode) -> Mapping[str, float]:
     configuration = suite.configuration(episode)
     if configuration is None:
         raise UsageError(
-            f"{suite.source}: initial state {episode.index} of {episode.task} is no configuration of"
-            f" the suite, so axis {axis.name!r} has no preset for it"
+            f"{suite.source}: initial state {episode.index} of {episode.task} is no configuration"
+            f" of the suite, so axis {axis.name!r} has no preset for it"
         )
     return axis.presets[configuration]
 

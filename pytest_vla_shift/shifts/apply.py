@@ -1,4 +1,4 @@
-"""Interventions onto a rollout: once onto the scene, then onto pictures, actions and instruction."""
+"""Interventions onto a rollout: once onto the scene, then onto pictures, actions and words."""
 
 from __future__ import annotations
 

@@ -85,12 +85,13 @@ class PassingShift(Magnitudes):
 class Metric(Magnitudes):
     """Severity as LIBERO-CTRL defines it (section 3.2): offsets in units of a fixed scale each.
 
-    A level gives ``radius``, the L2 norm of the normalised offsets, and ``sigma_<coordinate>`` for
-    every coordinate, the scale with its unit. A draw gives a unit vector over the coordinates; the
-    offset on coordinate i is ``radius * draw[i] * sigma_i``. All levels so share a direction.
+    A level gives ``radius``, the L2 norm of the normalised offsets, and the scales, each as
+    ``sigma_<name with its unit>``. A draw gives a unit vector over the coordinates; the offset on
+    coordinate i is ``radius * draw[i] * sigma_i``. All levels so share a direction.
 
     Attributes:
-        scales: coordinate -> unit of its scale, in the order of the unit vector.
+        scales: coordinate -> name of its scale, in the order of the unit vector; coordinates may
+            share one (the three components of a position do).
         one_sided: coordinates whose offset cannot be negative, for example a noise's magnitude.
     """
 
@@ -100,9 +101,8 @@ class Metric(Magnitudes):
     @property
     def limits(self) -> Mapping[str, tuple[float, float]]:  # type: ignore[override]
         """``radius`` and a scale for each coordinate."""
-        return {"radius": (0.0, 64.0)} | {
-            f"sigma_{coordinate}_{unit}": (0.0, 1e6) for coordinate, unit in self.scales.items()
-        }
+        scales = {f"sigma_{scale}": (0.0, 1e6) for scale in self.scales.values()}
+        return {"radius": (0.0, 64.0), **scales}
 
     @property
     def neutral(self) -> Parameters:
@@ -138,8 +138,8 @@ class Metric(Magnitudes):
                 raise ValueError(f"{self.name}: {name} cannot be negative, it is {direction[name]}")
         radius = level["radius"]
         return {
-            name: radius * direction[name] * level[f"sigma_{name}_{unit}"]
-            for name, unit in self.scales.items()
+            name: radius * direction[name] * level[f"sigma_{scale}"]
+            for name, scale in self.scales.items()
         }
 
 
