@@ -41,7 +41,7 @@ def plan_lines(planned: Sequence[tuple[Suite, Cell]], run: RunConfig, workers: i
             episodes = sorted({c.episode.index for c in here})
             lines.append(f"  {task_suite}/{task}")
             lines.append(f"    episodes {_ranges(episodes)}, horizon {suite.horizons[task_suite]}")
-        lines += [f"  axis {text}" for text in _axes(cells)]
+        lines += [f"  {text}" for text in _axes(cells)]
         lines += _cost_lines(counted)
     total = cost(everything)
     per_rollout, source = _seconds_per_rollout(run)
@@ -56,14 +56,19 @@ def plan_lines(planned: Sequence[tuple[Suite, Cell]], run: RunConfig, workers: i
 
 
 def _axes(cells: list[Cell]) -> list[str]:
-    """``camera: L1 L2 L3`` for each axis that is left, null first."""
+    """``axis camera: L1 L2 L3`` for each axis that is left, compounds after them."""
     levels: dict[str, dict[str, None]] = {}
     for cell in cells:
         condition = cell.condition
-        found = levels.setdefault(condition.axis or condition.name, {})
+        kind = "all at once" if condition.is_compound else "axis"
+        name = condition.axis if condition.axis is not None else condition.name
+        found = levels.setdefault(f"{kind} {name}" if condition.parts else f"arm {name}", {})
         if condition.level is not None:
             found[condition.level] = None
-    return [f"{name}{': ' if found else ''}{' '.join(found)}" for name, found in levels.items()]
+    lines = [f"{name}{': ' if found else ''}{' '.join(found)}" for name, found in levels.items()]
+    if any(cell.replicate for cell in cells):
+        lines.append("each compared cell again with another policy seed")
+    return sorted(lines, key=lambda line: (line.startswith("all"), line.startswith("each")))
 
 
 def _cost_lines(counted: PlanCost) -> list[str]:

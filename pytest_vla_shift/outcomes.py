@@ -11,8 +11,10 @@ WORDS: dict[str, tuple[str, str, str]] = {
     "S>F": ("degraded", "D", "DEGRADED"),
     "F>S": ("recovered", "R", "RECOVERED"),
     "F>F": ("unsolved", "x", "UNSOLVED"),
+    "S": ("solved", ".", "SOLVED"),
+    "F": ("unsolved", "x", "UNSOLVED"),
 }
-"""Transition -> category of the last line, letter, and word of -v."""
+"""Transition, or outcome of a nominal cell -> category of the last line, letter, and word of -v."""
 
 
 class Degraded(pytest.fail.Exception):  # type: ignore[misc,name-defined]
@@ -28,7 +30,7 @@ class ReportFacts(TypedDict):
 
     Attributes:
         suite, cell: which cell.
-        transition: None with an infrastructure error.
+        transition: ``S`` or ``F`` of a nominal cell; None with an infrastructure error.
         told: the outcome is the transition's own, not that of an assertion of the user's.
         error: kind of an infrastructure error, or None.
         executed: rollouts run for it.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_vla_shift.outcomes import Degraded, Unsolved
+from pytest_vla_shift.protocol.conditions import NOMINAL, NULL
 from pytest_vla_shift.protocol.plan import Cell
 from pytest_vla_shift.protocol.suite import Suite
 from pytest_vla_shift.rollouts.record import JSON, RolloutRecord, StageResult
@@ -39,6 +40,18 @@ class Pair:
     notes: list[str] = field(default_factory=list)
 
     @property
+    def nominal(self) -> bool:
+        """Whether this is a cell of the nominal pass: both arms are the one clean rollout."""
+        return self.cell.condition.name == NOMINAL.name
+
+    @property
+    def outcome(self) -> str:
+        """The transition; of a nominal cell, which has nothing to compare with, ``S`` or ``F``."""
+        if self.nominal:
+            return "S" if self.clean.success else "F"
+        return str(self.transition)
+
+    @property
     def transition(self) -> Transition:
         """The clean arm's outcome, then the shifted arm's."""
         return Transition.of(bool(self.clean.success), bool(self.shifted.success))
@@ -46,9 +59,14 @@ class Pair:
     def assert_not_degraded(self) -> None:
         """Fail if the clean arm succeeded and the shifted arm did not; skip if neither did.
 
-        F>S passes: the outcome changed, which is never called an improvement.
+        F>S passes: the outcome changed, which is never called an improvement. A nominal cell passes
+        if it was solved and is skipped if not.
         """
         __tracebackhide__ = True
+        if self.nominal:
+            if not self.clean.success:
+                raise Unsolved(f"F, nominal and not solved: {self._title()}")
+            return
         if self.transition is Transition.SF:
             raise Degraded(self.explain(), pytrace=False)
         if self.transition is Transition.FF:
@@ -61,13 +79,17 @@ class Pair:
             "S>F": "degraded",
             "F>S": "recovered (not an improvement: the outcome changed)",
             "F>F": "unsolved",
-        }[self.transition]
-        lines = [
-            f"{self.transition} {word}: {self._title()}",
-            f"  shift    {self._shift()}",
-            f"  clean    {arm(self.clean)}",
-            f"  shifted  {arm(self.shifted)}",
-        ]
+            "S": "solved",
+            "F": "unsolved",
+        }[self.outcome]
+        lines = [f"{self.outcome} {word}: {self._title()}"]
+        if not self.nominal:
+            lines += [f"  shift    {shift}" for shift in self._shifts()]
+        lines.append(f"  clean    {arm(self.clean)}")
+        if not self.nominal:
+            lines.append(f"  shifted  {arm(self.shifted)}")
+        if self.shifted.instruction != self.clean.instruction:
+            lines.append(f"  told     {self.shifted.instruction!r}")
         if self.video is not None:
             lines.append(f"  video    {os.path.relpath(self.video)}")
         lines += [f"  note     {note}" for note in self.notes]
@@ -76,15 +98,16 @@ class Pair:
 
     def _title(self) -> str:
         e = self.cell.episode
-        return f"{e.task_suite} {e.task} episode {e.index}, {self.cell.condition.name}"
+        again = f", replicate {self.cell.replicate}" if self.cell.replicate else ""
+        return f"{e.task_suite} {e.task} episode {e.index}, {self.cell.condition.name}{again}"
 
-    def _shift(self) -> str:
-        if self.cell.condition.name == "null":
+    def _shifts(self) -> list[str]:
+        """One line an axis."""
+        if self.cell.condition.name == NULL.name:
             seed = "another policy seed" if self.shifted.seed_note == "other" else "nothing"
-            return f"null arm: the clean condition again, {seed} changed"
-        if not self.shifted.interventions:
-            return "nothing would change under this episode's draw; skipped"
-        return "; ".join(describe(intervention) for intervention in self.shifted.interventions)
+            return [f"null arm: the clean condition again, {seed} changed"]
+        lines = [describe(intervention) for intervention in self.shifted.interventions]
+        return lines + [f"{axis}: {why}" for axis, why in self.shifted.identities.items()]
 
 
 def describe(intervention: object) -> str:
@@ -92,10 +115,17 @@ def describe(intervention: object) -> str:
     if not isinstance(intervention, dict):
         return str(intervention)
     parts = [f"{intervention['axis']} {intervention['level']}:"]
-    parts.append(_numbers(intervention["parameters"]))
+    parts.append(_numbers(_magnitudes(intervention["parameters"])))
     if intervention["draw"]:
         parts.append(f"(draw {_numbers(intervention['draw'])})")
     return " ".join(parts)
+
+
+def _magnitudes(parameters: JSON) -> JSON:
+    """What tells a level from the next: the scales that all its levels share are left out."""
+    if not isinstance(parameters, dict) or "radius" not in parameters:
+        return parameters
+    return {name: value for name, value in parameters.items() if not name.startswith("sigma_")}
 
 
 def _numbers(values: JSON) -> str:

@@ -233,7 +233,7 @@ class RobustnessSession:
         node.stash[FACTS] = ReportFacts(
             suite=suite.name,
             cell=cell.id,
-            transition=str(pair.transition),
+            transition=pair.outcome,
             told=False,
             error=None,
             executed=records.executed,
@@ -287,13 +287,20 @@ class RobustnessSession:
                 options += [option, str(given)]
         if self.run.envs != 1:
             options.append(f"--vla-envs={self.run.envs}")
+        # Without these the node would not be there.
+        extras = self.run.extras
+        if extras.compounds:
+            names = ",".join("+".join(compound) for compound in extras.compounds)
+            options.append(f"--vla-compound={names}")
+        options += ["--vla-nominal"] if extras.nominal else []
+        options += ["--vla-replicate"] if extras.replicate else []
         return options
 
     def _make_video(self, pair: Pair) -> None:
         wanted = self.run.video == "on" or (
             self.run.video == "degraded" and pair.transition is Transition.SF
         )
-        if wanted and self._videos is not None:
+        if wanted and not pair.nominal and self._videos is not None:
             self._videos.make(pair)
 
     # Reports

@@ -22,7 +22,11 @@ def pair_story(pair: Pair, engine: Engine) -> NodeStory:
         "shifted key": pair.shifted.key,
     }
     for intervention in pair.shifted.interventions:
-        parameters["shift"] = describe(intervention)
+        parameters[f"shift {intervention['axis']}"] = describe(intervention)
+    for axis, why in pair.shifted.identities.items():
+        parameters[f"shift {axis}"] = why
+    if pair.shifted.instruction != pair.clean.instruction:
+        parameters["instruction"] = pair.shifted.instruction
     return NodeStory(
         policy=spec.name,
         suite=pair.suite.name,
@@ -30,7 +34,7 @@ def pair_story(pair: Pair, engine: Engine) -> NodeStory:
         condition=condition.name,
         axis=condition.axis,
         level=condition.level,
-        transition=str(pair.transition),
+        transition=pair.outcome,
         parameters=parameters,
         explanation=pair.explain(),
         pictures=_pictures(pair, engine),
@@ -54,7 +58,7 @@ def error_story(cell: Cell, policy: str) -> NodeStory:
 
 def _pictures(pair: Pair, engine: Engine) -> dict[str, Callable[[], bytes]]:
     clean, shifted = engine.store.frames(pair.clean.key), engine.store.frames(pair.shifted.key)
-    if not clean or set(clean) != set(shifted):
+    if pair.nominal or not clean or set(clean) != set(shifted):
         return {}
     labels = ("clean", pair.cell.condition.name)
     return {"first frame, clean | shifted": lambda: strip(clean, shifted, labels)}

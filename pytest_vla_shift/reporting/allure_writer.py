@@ -45,6 +45,11 @@ CATEGORIES: tuple[dict[str, str | list[str]], ...] = (
         "matchedStatuses": ["skipped"],
         "messageRegex": r"[\s\S]*F>F[\s\S]*",
     },
+    {
+        "name": "Nominal: not solved",
+        "matchedStatuses": ["skipped"],
+        "messageRegex": r"[\s\S]*F, nominal[\s\S]*",
+    },
     {"name": "Infrastructure errors: in no rate", "matchedStatuses": ["broken"]},
 )
 """Needs the transition in the message with which a node fails or skips."""
