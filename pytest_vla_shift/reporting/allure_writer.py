@@ -145,7 +145,8 @@ def _full_name(module: str, classes: Sequence[str], function: str) -> str:
 def _aggregate(
     report: RunReport, suite: SuiteReport, item: ConditionAggregate, attachment: Attachment
 ) -> TestResult:
-    name = f"pytest_vla_shift.aggregates.{suite.suite}#{item.condition}"
+    again = f"-r{item.replicate}" if item.replicate else ""
+    name = f"pytest_vla_shift.aggregates.{suite.suite}#{item.condition}{again}"
     moment = now()
     return TestResult(
         uuid=uuid4(),

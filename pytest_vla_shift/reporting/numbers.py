@@ -71,6 +71,8 @@ def label(item: ConditionAggregate, width: int | None = None) -> str:
         name, tail = item.axis, f" {item.level}"
     else:
         name, tail = item.condition, ""
+    if item.replicate:
+        tail += f" r{item.replicate}"
     if width is not None and len(name) + len(tail) > width:
         name = name[: max(1, width - len(tail) - 1)] + "~"
     return name + tail

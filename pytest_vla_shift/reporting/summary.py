@@ -145,12 +145,15 @@ def task_table(conditions: Sequence[ConditionAggregate]) -> str:
     """Tasks by conditions: ΔSR, a dash where no pair was measured."""
     tasks = sorted({(t.task_suite, t.task) for item in conditions for t in item.tasks})
     found = {
-        (t.task_suite, t.task, item.condition): t.dsr for item in conditions for t in item.tasks
+        (t.task_suite, t.task, numbers.label(item)): t.dsr
+        for item in conditions
+        for t in item.tasks
     }
+    names = [numbers.label(item) for item in conditions]
     return _table(
-        ("task", *(numbers.label(item) for item in conditions)),
+        ("task", *names),
         (
-            (task, *(numbers.signed(found.get((suite, task, c.condition))) for c in conditions))
+            (task, *(numbers.signed(found.get((suite, task, name))) for name in names))
             for suite, task in tasks
         ),
     )

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
+from pytest_vla_shift.protocol.conditions import SIMULTANEOUS
 from pytest_vla_shift.rollouts.record import JSON
 from pytest_vla_shift.statistics.bootstrap import (
     RESAMPLES,
@@ -19,7 +20,7 @@ from pytest_vla_shift.statistics.bootstrap import (
     percentile_interval,
 )
 from pytest_vla_shift.statistics.exact import mcnemar_p, tango_interval
-from pytest_vla_shift.statistics.pairs import MissingPair, PairRow, Transition
+from pytest_vla_shift.statistics.pairs import MissingPair, PairRow, PlannedPair, Transition
 
 NULL = "null"
 """The clean condition run again: its changed pairs are the flip floor."""
@@ -89,6 +90,7 @@ class ConditionAggregate:
 
     Attributes:
         suite, condition, axis, level: which one.
+        replicate: 0, or 1 with the second policy seed.
         planned: cells of the plan; ``pairs + errors + missing``.
         pairs: measured pairs, over which every rate is.
         errors: pairs with an infrastructure error in either arm, or that were no pair.
@@ -113,6 +115,7 @@ class ConditionAggregate:
     condition: str
     axis: str | None
     level: str | None
+    replicate: int
     planned: int
     pairs: int
     errors: int
@@ -158,7 +161,8 @@ def aggregate(
 ) -> tuple[ConditionAggregate, ...]:
     """Aggregates of every suite and condition, null first, then by axis, level and name.
 
-    The order of ``rows`` and ``missing`` does not matter.
+    Compounds follow the single axes, replicates follow all others. The order of ``rows`` and
+    ``missing`` does not matter. Rows of the nominal pass have no place here.
 
     Args:
         rows: pairs, of any number of suites and conditions.
@@ -173,10 +177,10 @@ def aggregate(
     by_suite = defaultdict(lambda: defaultdict(list))
     absent: defaultdict[tuple[str, str], list[MissingPair]] = defaultdict(list)
     for row in rows:
-        by_suite[row.planned.suite][row.planned.condition].append(row)
+        by_suite[row.planned.suite][_name(row.planned)].append(row)
     for gap in missing:
-        absent[gap.planned.suite, gap.planned.condition].append(gap)
-        by_suite[gap.planned.suite].setdefault(gap.planned.condition, [])
+        absent[gap.planned.suite, _name(gap.planned)].append(gap)
+        by_suite[gap.planned.suite].setdefault(_name(gap.planned), [])
     out: list[ConditionAggregate] = []
     for suite, conditions in by_suite.items():
         measured = {name: _differences(found) for name, found in conditions.items()}
@@ -187,10 +191,18 @@ def aggregate(
     return tuple(sorted(out, key=_display_order))
 
 
-def _display_order(item: ConditionAggregate) -> tuple[str, bool, bool, str, str, str]:
+def _name(planned: PlannedPair) -> str:
+    """One name a condition and replicate."""
+    return f"{planned.condition} r{planned.replicate}" if planned.replicate else planned.condition
+
+
+def _display_order(item: ConditionAggregate) -> tuple[str, int, bool, bool, bool, str, str, str]:
+    axis = item.axis or ""
     return (
         item.suite,
+        item.replicate,
         not item.is_null,
+        axis == SIMULTANEOUS or "+" in axis,
         item.axis is None,
         item.axis or "",
         item.level or "",
@@ -234,6 +246,7 @@ def _condition(
         condition=plan.condition,
         axis=plan.axis,
         level=plan.level,
+        replicate=plan.replicate,
         planned=len(rows) + len(missing),
         pairs=len(done),
         errors=len(rows) - len(done),

@@ -10,12 +10,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+from pytest_vla_shift.protocol.conditions import NOMINAL
 from pytest_vla_shift.rollouts.record import JSON, RolloutRecord
 from pytest_vla_shift.statistics.aggregate import NULL, ConditionAggregate, aggregate
 from pytest_vla_shift.statistics.bootstrap import RESAMPLES, SEED
+from pytest_vla_shift.statistics.nominal import NominalPass, nominal_pass
 from pytest_vla_shift.statistics.pairs import PairTable, PlannedPair, pair_rows
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised whenever a reader of an older summary would misread a new one."""
 
 
@@ -94,7 +96,8 @@ class SuiteReport:
         errors: reported cells that left every rate.
         error_kinds: kind -> pairs that met it.
         clean: the clean arm.
-        conditions: null first, then by axis and level.
+        conditions: null first, then by axis and level, compounds, replicates.
+        nominal: the nominal pass, if it was asked for; its cells are among the planned ones.
     """
 
     suite: str
@@ -106,11 +109,12 @@ class SuiteReport:
     error_kinds: tuple[tuple[str, int], ...]
     clean: CleanArm
     conditions: tuple[ConditionAggregate, ...]
+    nominal: NominalPass | None = None
 
     @property
     def null(self) -> ConditionAggregate | None:
         """The flip floor, if it was measured."""
-        return next((c for c in self.conditions if c.is_null), None)
+        return next((c for c in self.conditions if c.is_null and not c.replicate), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +179,22 @@ def build_report(
         ValueError: the plan contradicts itself or the records (see :func:`pair_rows`).
     """
     table = pair_rows(cells, records)
-    conditions = aggregate(table.rows, table.missing, resamples=resamples, seed=seed)
-    names = sorted({condition.suite for condition in conditions})
+    compared = [row for row in table.rows if not _is_nominal(row.planned)]
+    gaps = [gap for gap in table.missing if not _is_nominal(gap.planned)]
+    conditions = aggregate(compared, gaps, resamples=resamples, seed=seed)
+    names = sorted(
+        {row.planned.suite for row in table.rows} | {gap.planned.suite for gap in table.missing}
+    )
     suites = tuple(
         _suite(name, facts, table, [c for c in conditions if c.suite == name], records)
         for name in names
     )
     notes = (*facts.notes, *_notes(facts, suites))
     return RunReport(facts, notes, suites, resamples, seed)
+
+
+def _is_nominal(planned: PlannedPair) -> bool:
+    return planned.condition == NOMINAL.name
 
 
 def _suite(
@@ -198,8 +210,12 @@ def _suite(
     for condition in conditions:
         kinds.update(dict(condition.error_kinds))
     planned = [row.planned for row in rows] + [gap.planned for gap in gaps]
-    clean_keys = sorted({cell.clean_key for cell in planned})
+    # The clean arm is that of the compared cells; the nominal pass has a rate of its own.
+    clean_keys = sorted({cell.clean_key for cell in planned if not _is_nominal(cell)})
     clean = [records[key] for key in clean_keys if key in records]
+    nominal = nominal_pass((cell for cell in planned if _is_nominal(cell)), records)
+    if nominal is not None:
+        kinds.update(dict(nominal.error_kinds))
     return SuiteReport(
         suite=name,
         protocol=facts.protocols.get(name, ""),
@@ -219,10 +235,12 @@ def _suite(
             )
             for gap in gaps
         ),
-        errors=sum(condition.errors for condition in conditions),
+        errors=sum(condition.errors for condition in conditions)
+        + (0 if nominal is None else nominal.errors),
         error_kinds=tuple(sorted(kinds.items())),
         clean=_clean(clean, sum(condition.pairs for condition in conditions)),
         conditions=tuple(conditions),
+        nominal=nominal,
     )
 
 
@@ -255,7 +273,7 @@ def _notes(facts: RunFacts, suites: Sequence[SuiteReport]) -> list[str]:
             " changed, it is not deterministic."
         )
     for suite in suites:
-        if suite.null is None:
+        if suite.null is None and suite.conditions:
             notes.append(f"{suite.suite}: no {NULL} condition was run, the flip floor is unknown.")
         for condition in suite.conditions:
             where = f"{suite.suite} {condition.condition}"

@@ -46,10 +46,14 @@ def test_the_example_has_something_in_every_field(
     shifted, broken = records
     for field in dataclasses.fields(RolloutRecord):
         filled = getattr(broken if field.name == "error" else shifted, field.name)
-        if field.name not in ("stage_disagreement", "initial_predicates", "success", "episode"):
+        if field.name not in EMPTY:
             assert filled, field.name
 
 
+EMPTY = (
+    *("stage_disagreement", "initial_predicates", "success", "episode"),
+    *("replicate", "identities"),
+)
 FIELDS = [field.name for field in dataclasses.fields(RolloutRecord)]
 
 
@@ -78,6 +82,7 @@ WRONG: dict[str, list[JSON]] = {
     "condition": [None, 1],
     "axis": [3, True],
     "level": [3, ["L1"]],
+    "replicate": [None, -1, True, "0", 1.0],
     "status": [None, "finished", "error", True],
     "success": [None, 1, "true"],
     "steps": [None, 1.5, True, -1],
@@ -88,6 +93,8 @@ WRONG: dict[str, list[JSON]] = {
     "fingerprint": [None, [], {"qpos": "a"}],
     "receipts": [None, {}, ["x"], [["field", 1]], [[1, 2, 3]], [None]],
     "interventions": [None, {}, ["x"], [None]],
+    "identities": [None, [], "x", {"language": 1}],
+    "instruction": [None, 3, ["x"]],
     "policy_seed": [None, "7", 1.5, True],
     "seed_note": [None, 1],
     "actions_digest": [3, ["x"]],

@@ -76,7 +76,7 @@ def test_a_draw_does_not_depend_on_what_was_drawn_before() -> None:
 def test_the_identity_has_all_that_could_change_a_number() -> None:
     found = made(toy_suite(), args={"size": "small"})
     assert found.identity == {
-        "schema": 1,
+        "schema": 2,
         "simulator": {
             "name": INFO.name,
             "versions": {"toy": "1"},
@@ -95,6 +95,7 @@ def test_the_identity_has_all_that_could_change_a_number() -> None:
                     "level": "L2",
                     "parameters": {"sigma_xy_m": 0.2, "sigma_yaw_deg": 0.0},
                     "draw": dict(found.interventions[0].draw),
+                    "seed": found.interventions[0].seed,
                     "revision": 1,
                 }
             ],
@@ -119,8 +120,10 @@ def test_the_identity_has_all_that_could_change_a_number() -> None:
             "replan": 4,
             "action_dim": 7,
             "seeded": True,
+            "language": True,
         },
         "policy_seed": found.policy_seed,
+        "replicate": 0,
     }
     assert found.key == digest(found.identity)
 
@@ -224,6 +227,82 @@ def test_zero_magnitude_intervenes_nowhere_and_is_not_the_clean_rollout() -> Non
     assert shifted.interventions == clean.interventions == ()
     assert differing_fields(clean.identity, shifted.identity) == ["condition.name"]
     assert shifted.key != clean.key
+
+
+COMPOUND = (
+    ("null = true", "null = true\nsimultaneous = true"),
+    ("L1 = { sigma_px = 1.0 }", "L1 = { sigma_px = 1.0 }\nL2 = { sigma_px = 2.0 }"),
+)
+PRESET = (
+    "L1 = { sigma_xy_m = 0.001, sigma_yaw_deg = 0.0 }",
+    "presets = [{ x = 1.0, y = 0.0, yaw = 0.0 }, { x = 0.0, y = 1.0, yaw = 0.0 },"
+    " { x = 0.6, y = 0.8, yaw = 0.0 }]\nL1 = { sigma_xy_m = 0.001, sigma_yaw_deg = 0.0 }",
+)
+
+
+def test_a_compound_is_exactly_the_interventions_of_its_single_axes() -> None:
+    suite = toy_suite(*COMPOUND)
+    for index in range(3):
+        episode = Episode("toy", "reach_right", index)
+        both = made(suite, "simultaneous-L2", episode=episode)
+        singles = [made(suite, f"{axis}-L2", episode=episode) for axis in ("base", "blur")]
+        assert both.interventions == tuple(s.interventions[0] for s in singles)
+        assert {s.policy_seed for s in singles} == {both.policy_seed}
+
+
+def test_an_axis_that_changes_nothing_is_left_out_of_a_compound_and_named() -> None:
+    suite = toy_suite(*COMPOUND, ("sigma_px = 2.0", "sigma_px = 0.0"))
+    both = made(suite, "simultaneous-L2")
+    assert [i.axis for i in both.interventions] == ["base"]
+    assert both.identities == {"blur": "identity: nothing would change under this draw"}
+
+
+def test_presets_go_by_the_place_of_the_initial_state_at_every_level() -> None:
+    suite = toy_suite(PRESET, ('"0:3"', "[4, 9, 13]"))
+    for place, index in enumerate((4, 9, 13)):
+        for task in ("reach_left", "reach_right"):
+            episode = Episode("toy", task, index)
+            draws = [
+                made(suite, f"base-L{n}", episode=episode).interventions[0].draw for n in (1, 3)
+            ]
+            assert draws == [suite.axes[0].presets[place]] * 2
+
+
+def test_a_state_that_is_no_configuration_has_no_preset() -> None:
+    with pytest.raises(UsageError, match="initial state 7 of reach_left is no configuration"):
+        made(toy_suite(PRESET), episode=Episode("toy", "reach_left", 7))
+
+
+def test_randomness_within_a_rollout_is_the_episodes_and_the_axiss() -> None:
+    suite = toy_suite(*COMPOUND)
+    seeds = {
+        made(suite, f"{axis}-L2", episode=Episode("toy", task, index)).interventions[0].seed
+        for axis in ("base", "blur")
+        for task in ("reach_left", "reach_right")
+        for index in range(3)
+    }
+    assert len(seeds) == 12
+    assert made(suite, "base-L1").interventions[0].seed == made(suite).interventions[0].seed
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+def test_a_replicate_is_another_rollout_with_another_seed_in_both_arms(seeded: bool) -> None:
+    suite, spec = toy_suite(), replace(SPEC, seeded=seeded)
+
+    def again(condition: str, replicate: int) -> RolloutRequest:
+        return request(suite, EPISODE, suite.condition(condition), INFO, spec, {}, replicate)
+
+    first, second = again("base-L2", 0), again("base-L2", 1)
+    assert second.interventions == first.interventions
+    assert second.key != first.key
+    assert second.policy_seed != first.policy_seed
+    assert again("clean", 1).policy_seed == second.policy_seed
+
+
+def test_a_preset_that_does_not_fit_its_shift_is_refused_before_any_rollout() -> None:
+    broken = (PRESET[0], PRESET[1].replace("yaw", "roll").replace("sigma_roll", "sigma_yaw"))
+    with pytest.raises(UsageError, match=r"axis 'base' L1: .*'yaw' is needed"):
+        check_axes(toy_suite(broken))
 
 
 def test_axes_are_checked_with_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
