@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_vla_shift.options import RunConfig
+from pytest_vla_shift.protocol.conditions import NOMINAL
 from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.protocol.plan import Cell, PlanCost, cost
 from pytest_vla_shift.protocol.suite import Suite
@@ -56,19 +57,23 @@ def plan_lines(planned: Sequence[tuple[Suite, Cell]], run: RunConfig, workers: i
 
 
 def _axes(cells: list[Cell]) -> list[str]:
-    """``axis camera: L1 L2 L3`` for each axis that is left, compounds after them."""
+    """``axis camera: L1 L2 L3`` for each axis that is left, null first, compounds last."""
     levels: dict[str, dict[str, None]] = {}
     for cell in cells:
         condition = cell.condition
-        kind = "all at once" if condition.is_compound else "axis"
-        name = condition.axis if condition.axis is not None else condition.name
-        found = levels.setdefault(f"{kind} {name}" if condition.parts else f"arm {name}", {})
+        if condition.name == NOMINAL.name:
+            continue
+        kind = "compound" if condition.is_compound else "axis"
+        found = levels.setdefault(f"{kind} {condition.axis or condition.name}", {})
         if condition.level is not None:
             found[condition.level] = None
     lines = [f"{name}{': ' if found else ''}{' '.join(found)}" for name, found in levels.items()]
+    nominal = sum(cell.condition.name == NOMINAL.name for cell in cells)
+    if nominal:
+        lines.append(f"nominal pass: {nominal} initial states")
     if any(cell.replicate for cell in cells):
-        lines.append("each compared cell again with another policy seed")
-    return sorted(lines, key=lambda line: (line.startswith("all"), line.startswith("each")))
+        lines.append("replicate: every compared cell again with another policy seed")
+    return lines
 
 
 def _cost_lines(counted: PlanCost) -> list[str]:

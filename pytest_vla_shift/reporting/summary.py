@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pytest_vla_shift.reporting import numbers
-from pytest_vla_shift.reporting.tables import missing_line
+from pytest_vla_shift.reporting.tables import missing_line, nominal_line
 from pytest_vla_shift.statistics.aggregate import ConditionAggregate
 from pytest_vla_shift.statistics.report import RunReport, SuiteReport
 
@@ -82,6 +82,8 @@ def _suite(suite: SuiteReport) -> Iterable[str]:
         f"{protocol}{numbers.plural(clean.rollouts, 'clean rollout')} served"
         f" {numbers.plural(clean.serves, 'pair')}; clean success rate {numbers.rate(clean.sr)}."
     )
+    if suite.nominal is not None:
+        yield _text(nominal_line(suite.nominal))
     if suite.missing:
         yield f"**{_text(missing_line(suite))}**"
     yield condition_table(suite.conditions)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pytest_vla_shift.reporting import numbers
 from pytest_vla_shift.statistics.aggregate import ConditionAggregate
+from pytest_vla_shift.statistics.nominal import NominalPass
 from pytest_vla_shift.statistics.report import RunReport, SuiteReport
 
 WIDTH = 80
@@ -35,7 +36,13 @@ def render(report: RunReport, width: int = WIDTH) -> str:
 
 def _suite(suite: SuiteReport, report: RunReport, width: int) -> str:
     title = f"{suite.suite} · policy {report.facts.policy}"
-    lines = [_cut(title, width), *_table(suite.conditions, width), *_footer(suite, width)]
+    lines = [_cut(title, width)]
+    if suite.nominal is not None:
+        lines += [_wrap(nominal_line(suite.nominal), width)]
+    if suite.conditions:
+        lines += [*_table(suite.conditions, width), *_footer(suite, width)]
+    if suite.missing:
+        lines.append(_wrap(missing_line(suite), width))
     return "\n".join(lines)
 
 
@@ -92,9 +99,18 @@ def _footer(suite: SuiteReport, width: int) -> list[str]:
             "* the bootstrap interval has no width here; this is Tango's, of the pooled difference."
         )
         lines.append(_wrap(star, width))
-    if suite.missing:
-        lines.append(_wrap(missing_line(suite), width))
     return lines
+
+
+def nominal_line(nominal: NominalPass) -> str:
+    """Solved against measured initial states, all and by task suite."""
+    total = nominal.total
+    parts = [f"nominal: {total.successes} of {total.rollouts} solved, SR {numbers.rate(total.sr)}"]
+    if len(nominal.task_suites) > 1:
+        parts += [f"{found.task_suite} {numbers.rate(found.sr)}" for found in nominal.task_suites]
+    if nominal.errors:
+        parts.append(f"{nominal.errors} with an infrastructure error, in no rate")
+    return "; ".join(parts) + "."
 
 
 def missing_line(suite: SuiteReport) -> str:
