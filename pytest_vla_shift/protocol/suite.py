@@ -28,6 +28,7 @@ from pytest_vla_shift.protocol.conditions import (
 from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.protocol.identity import digest
 from pytest_vla_shift.protocol.observation import Episode
+from pytest_vla_shift.protocol.screening import Screening, as_data, read_screening
 from pytest_vla_shift.protocol.tables import Table
 
 SCHEMA = 1
@@ -61,6 +62,7 @@ class Suite:
         null: whether the clean condition is run again as the flip floor.
         simultaneous: whether every axis is shifted at once as well, at every level.
         nominal: initial-state numbers of each task that ``--vla-nominal`` runs clean.
+        screening: how its tasks are chosen for a policy, or None.
         protocol_digest: digest of everything above but ``title`` and ``source``.
     """
 
@@ -84,6 +86,7 @@ class Suite:
     simultaneous: bool
     nominal: Mapping[tuple[str, str], tuple[int, ...]]
     protocol_digest: str
+    screening: Screening | None = None
 
     def conditions(self) -> tuple[Condition, ...]:
         """Every condition that is compared with clean, in the order of the plan: null, then axes
@@ -194,6 +197,7 @@ def parse_suite(text: str, source: str) -> Suite:
     axes = read_axes(top.table("axes", optional=True))
     _check_compound(top, axes, simultaneous=bool(suite["simultaneous"]))
     _check_presets(top, axes, tasks)
+    screening = read_screening(top.table("screening", optional=True), horizons)
     observation.finish()
     top.finish()
     frozen = {
@@ -210,6 +214,7 @@ def parse_suite(text: str, source: str) -> Suite:
             ]
             for axis in axes
         ],
+        **({} if screening is None else {"screening": as_data(screening)}),
     }
     return Suite(
         title=title,
@@ -220,6 +225,7 @@ def parse_suite(text: str, source: str) -> Suite:
         horizons=horizons,
         axes=axes,
         protocol_digest=digest(frozen),
+        screening=screening,
         **suite,  # type: ignore[arg-type]  # each value was checked by its own reader above
     )
 
