@@ -26,6 +26,9 @@ BUILTIN: dict[Group, dict[str, str]] = {
         "camera_orientation": "pytest_vla_shift.shifts.camera_orientation:CameraOrientation",
         "base": "pytest_vla_shift.shifts.base:Base",
         "gaussian_blur": "pytest_vla_shift.shifts.gaussian_blur:GaussianBlur",
+        "paraphrase": "pytest_vla_shift.shifts.paraphrase:Paraphrase",
+        "sensor": "pytest_vla_shift.shifts.sensor:Sensor",
+        "actuation": "pytest_vla_shift.shifts.actuation:Actuation",
     },
 }
 

@@ -10,6 +10,8 @@ from scipy import ndimage
 from pytest_vla_shift.shifts.kinds import ImageShift
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from pytest_vla_shift.protocol.observation import Image
     from pytest_vla_shift.shifts.protocol import Draw, Frame, Parameters
 
@@ -44,9 +46,17 @@ class GaussianBlur(ImageShift):
         frame: Frame,  # noqa: ARG002
     ) -> Image:
         """The blurred picture, a new array."""
-        sigma = level["sigma_px"]
-        blurred = ndimage.gaussian_filter(
-            image, sigma=(sigma, sigma, 0.0), output=np.float64, mode="reflect", truncate=TRUNCATE
-        )
-        rounded: Image = np.rint(blurred).astype(np.uint8)
+        rounded: Image = np.rint(blurred(image, level["sigma_px"])).astype(np.uint8)
         return rounded
+
+
+def blurred(picture: NDArray[np.uint8 | np.floating], sigma_px: float) -> NDArray[np.float64]:
+    """(H, W, 3) through the filter, a new array, not rounded."""
+    filtered: NDArray[np.float64] = ndimage.gaussian_filter(
+        picture,
+        sigma=(sigma_px, sigma_px, 0.0),
+        output=np.float64,
+        mode="reflect",
+        truncate=TRUNCATE,
+    )
+    return filtered
