@@ -48,6 +48,31 @@ def compose(first: Vector, second: Vector) -> Vector:
     return unit
 
 
+def from_vector(vector: Sequence[float]) -> Vector:
+    """(4,) wxyz: the rotation about ``vector``'s direction by its length in radians."""
+    radians = math.sqrt(sum(component * component for component in vector))
+    if radians == 0.0:
+        return np.array([1.0, 0.0, 0.0, 0.0])
+    return about([component / radians for component in vector], radians)
+
+
+def elevation(direction: Vector) -> float:
+    """Radians that a direction, (3,) of any length, points above the horizontal plane."""
+    return math.atan2(float(direction[2]), math.hypot(float(direction[0]), float(direction[1])))
+
+
+def lift(direction: Vector, radians: float) -> Vector:
+    """(4,) wxyz: the rotation about a horizontal axis that raises ``direction`` by ``radians``.
+
+    It stays in its vertical plane: beyond 90 degrees it comes down on the other side. A vertical
+    direction lies in every such plane; it is taken to lean towards +x.
+    """
+    x, y = float(direction[0]), float(direction[1])
+    length = math.hypot(x, y)
+    axis = (0.0, -1.0, 0.0) if length == 0.0 else (y / length, -x / length, 0.0)
+    return about(axis, radians)
+
+
 def rotate(quat: Vector, vector: Sequence[float]) -> Vector:
     """(3,) ``vector`` of the frame of ``quat``, expressed in the frame that ``quat`` lives in."""
     w, axis = float(quat[0]), np.asarray(quat[1:], dtype=np.float64)

@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 import mujoco
 import numpy as np
 
+from pytest_vla_shift.protocol.errors import SimulatorError
 from pytest_vla_shift.shifts.protocol import Receipt
+from pytest_vla_shift.simulators import libero_arm
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
+    from robosuite.controllers.base_controller import Controller
 
     from pytest_vla_shift.protocol.observation import Vector
     from pytest_vla_shift.simulators.libero_world import World
@@ -19,15 +24,8 @@ if TYPE_CHECKING:
 
 HEADLIGHT = "headlight"
 
-# Attributes of robosuite's OSC controller in the world's frame. Points are carried by the whole
-# rigid motion of the base; orientations, velocities and Jacobians, (3,) or (3, n), are turned.
-_GOAL = ("goal_pos", "goal_ori")
-_POINTS = ("goal_pos", "ee_pos", "initial_ee_pos")
-_TURNED = (
-    *("goal_ori", "ee_ori_mat", "initial_ee_ori_mat"),
-    *("ee_pos_vel", "ee_ori_vel", "J_pos", "J_ori"),
-)
 _COMPONENTS = ("ambient", "diffuse", "specular")
+_CONJUGATE = np.array([1.0, -1.0, -1.0, -1.0])
 
 
 class LiberoScene:
@@ -70,6 +68,84 @@ class LiberoScene:
         # Camera poses only: a forward call would also move the solver's warm start.
         mujoco.mj_camlight(self._model, self._world.data)
 
+    def camera_pose(self, camera: str) -> tuple[Vector, Vector]:
+        """(3,) metres and (4,) wxyz of a camera, in the world frame.
+
+        Raises:
+            ValueError: no such camera.
+            SimulatorError: the camera tracks a body, so that its own numbers are not its pose.
+        """
+        index = self._fixed_camera(camera)
+        origin, frame = self._frame(self._model.cam_bodyid[index])
+        place: Vector = origin + _matrix(frame) @ self._model.cam_pos[index]
+        return place, _product(frame, self._model.cam_quat[index])
+
+    def set_camera_pose(self, camera: str, position: Vector, quat: Vector) -> None:
+        """Move and turn a camera. Physics and everything else stay bit-identical.
+
+        Raises:
+            ValueError: no such camera, ``position`` is not three finite numbers, or ``quat`` is
+                not a unit quaternion.
+            SimulatorError: the camera tracks a body.
+        """
+        index = self._fixed_camera(camera)
+        place, turn = _position(camera, position), _unit_quat(quat)
+        origin, frame = self._frame(self._model.cam_bodyid[index])
+        self._write(
+            f"model.cam_pos[{camera}]",
+            self._model.cam_pos[index],
+            _matrix(frame).T @ (place - origin),
+        )
+        self._write(
+            f"model.cam_quat[{camera}]",
+            self._model.cam_quat[index],
+            _product(frame * _CONJUGATE, turn),
+        )
+        mujoco.mj_camlight(self._model, self._world.data)
+
+    @property
+    def placed_lights(self) -> tuple[str, ...]:
+        """The model's named lights."""
+        return tuple(self._world.env.sim.model.light_names)
+
+    def light_pose(self, light: str) -> tuple[Vector, Vector]:
+        """(3,) metres and (3,) unit direction of a light's rays, in the world frame.
+
+        Raises:
+            ValueError: no such light, or the headlight, which stands where the camera does.
+            SimulatorError: the light tracks a body.
+        """
+        index = self._fixed_light(light)
+        origin, frame = self._frame(self._model.light_bodyid[index])
+        turn = _matrix(frame)
+        place: Vector = origin + turn @ self._model.light_pos[index]
+        return place, turn @ self._model.light_dir[index]
+
+    def set_light_pose(self, light: str, position: Vector, direction: Vector) -> None:
+        """Move and turn a light. Physics and everything else stay bit-identical.
+
+        Raises:
+            ValueError: no such light, ``position`` is not three finite numbers, or ``direction``
+                is not a unit vector.
+            SimulatorError: the light tracks a body.
+        """
+        index = self._fixed_light(light)
+        place, rays = _position(light, position), np.asarray(direction, dtype=np.float64)
+        if rays.shape != (3,) or not abs(np.linalg.norm(rays) - 1.0) < 1e-6:
+            raise ValueError(f"{light}: {direction!r} is not a unit vector")
+        origin, frame = self._frame(self._model.light_bodyid[index])
+        back = _matrix(frame).T
+        self._write(
+            f"model.light_pos[{light}]", self._model.light_pos[index], back @ (place - origin)
+        )
+        self._write(f"model.light_dir[{light}]", self._model.light_dir[index], back @ rays)
+        mujoco.mj_camlight(self._model, self._world.data)
+
+    @property
+    def work_surface(self) -> float:
+        """World height in metres of the table, floor or desk on which the objects stand."""
+        return float(self._world.env.workspace_offset[2])
+
     def light_color(self, light: str, component: str) -> Vector:
         """(3,) RGB of ``ambient``, ``diffuse`` or ``specular``."""
         return np.array(self._light(light, component), dtype=np.float64)
@@ -105,10 +181,7 @@ class LiberoScene:
         Raises:
             ValueError: ``position`` is not three finite numbers, or ``quat`` not a unit quaternion.
         """
-        place = np.asarray(position, dtype=np.float64)
-        if place.shape != (3,) or not np.isfinite(place).all():
-            raise ValueError(f"robot base: {position!r} is not a finite position")
-        turn = _unit_quat(quat)
+        place, turn = _position("robot base", position), _unit_quat(quat)
         body = self._base()
         old_place, old_turn = self.robot_base_pose()
         self._write("robot.base_pos", self._model.body_pos[body], place)
@@ -118,22 +191,51 @@ class LiberoScene:
         # As robosuite's Robot.reset does; base_pos is a view into data.xpos and needs no update.
         env.robots[0].base_ori = _xyzw(self._world.data.xquat[body])
         rotation = _matrix(turn) @ _matrix(old_turn).T
-        self._carry_controller(rotation, place - rotation @ old_place)
+        self._carry(libero_arm.carry_base, rotation, place - rotation @ old_place)
 
-    def _carry_controller(self, rotation: Matrix, translation: Vector) -> None:
-        """Everything in the controller that is expressed in the world's frame, by a rigid motion.
+    def eef_pose(self) -> tuple[Vector, Vector]:
+        """(3,) metres and (4,) wxyz of the grip site, in the world frame."""
+        return libero_arm.site_pose(self._world.data, int(self._world.env.robots[0].eef_site_id))
 
-        The goal has receipts; the rest is what was measured of the arm, derived from its pose.
-        Joint angles and the mass matrix do not see where the base stands.
+    def set_eef_pose(self, position: Vector, quat: Vector) -> None:
+        """Bring the grip site to a pose by the arm's seven joints, at once and at rest.
+
+        No simulated time passes; velocities, fingers and everything else in the scene stay. The
+        controller's goal is carried along as if it were fixed to the hand, for the reason that
+        :meth:`set_robot_base_pose` gives. Its posture (``initial_joint``, towards which it moves
+        the elbow where that does not move the hand) stays: it is a setting of the controller, and
+        belongs to no pose of the hand.
+
+        Raises:
+            UnreachablePose: no joint angles within the limits give the pose.
+            ValueError: ``position`` is not three finite numbers, or ``quat`` not a unit quaternion.
         """
+        place, turn = _position("hand", position), _unit_quat(quat)
+        before, before_turn = self.eef_pose()
+        joints = libero_arm.joints_for(self._world, place, turn)
+        data, env = self._world.data, self._world.env
+        angles = np.asarray(env.robots[0]._ref_joint_pos_indexes)
+        # One field, one receipt: the indices make a copy, so it is written back as a whole.
+        written = data.qpos[angles]
+        self._write("robot.joint_pos", written, joints)
+        data.qpos[angles] = written
+        env.sim.forward()
+        after, after_turn = self.eef_pose()
+        self.receipts.append(Receipt("robot.eef_pos", _numbers(before), _numbers(after)))
+        self.receipts.append(Receipt("robot.eef_quat", _numbers(before_turn), _numbers(after_turn)))
+        rotation = _matrix(after_turn) @ _matrix(before_turn).T
+        self._carry(libero_arm.carry, rotation, after - rotation @ before)
+
+    def _carry(
+        self,
+        carry: Callable[[Controller, Matrix, Vector], None],
+        rotation: Matrix,
+        translation: Vector,
+    ) -> None:
+        """Carry the controller. Its goal has receipts; the rest is derived from the arm's pose."""
         controller = self._world.env.robots[0].controller
-        goals = {name: _numbers(getattr(controller, name)) for name in _GOAL}
-        # New arrays throughout: robosuite lets several attributes share one.
-        for name in _POINTS:
-            setattr(controller, name, rotation @ getattr(controller, name) + translation)
-        for name in _TURNED:
-            setattr(controller, name, rotation @ getattr(controller, name))
-        controller.J_full = np.vstack([controller.J_pos, controller.J_ori])
+        goals = {name: _numbers(getattr(controller, name)) for name in libero_arm.GOAL}
+        carry(controller, rotation, translation)
         for name, before in goals.items():
             after = _numbers(getattr(controller, name))
             self.receipts.append(Receipt(f"controller.{name}", before, after))
@@ -149,6 +251,21 @@ class LiberoScene:
             raise ValueError(f"no camera {camera!r}; the scene has {', '.join(names)}")
         return int(names.index(camera))
 
+    def _fixed_camera(self, camera: str) -> int:
+        index = self._camera(camera)
+        if self._model.cam_mode[index] != mujoco.mjtCamLight.mjCAMLIGHT_FIXED:
+            raise SimulatorError(f"camera {camera!r} tracks a body: its pose is not its own")
+        return index
+
+    def _fixed_light(self, light: str) -> int:
+        if light not in self.placed_lights:
+            known = ", ".join(self.placed_lights)
+            raise ValueError(f"no placed light {light!r}; the scene has {known}")
+        index = self.placed_lights.index(light)
+        if self._model.light_mode[index] != mujoco.mjtCamLight.mjCAMLIGHT_FIXED:
+            raise SimulatorError(f"light {light!r} tracks a body: its pose is not its own")
+        return index
+
     def _light(self, light: str, component: str) -> NDArray[np.float32]:
         """A view of three numbers in the model."""
         if component not in _COMPONENTS:
@@ -163,9 +280,20 @@ class LiberoScene:
         found = getattr(self._model, f"light_{component}")[names.index(light)]
         return found
 
+    def _frame(self, body: int) -> tuple[Vector, Vector]:
+        """(3,) metres and (4,) wxyz of a body, in the world frame; views."""
+        return self._world.data.xpos[body], self._world.data.xquat[body]
+
     def _base(self) -> int:
         sim_model = self._world.env.sim.model
         return int(sim_model.body_name2id(self._world.env.robots[0].robot_model.root_body))
+
+
+def _position(what: str, position: Vector) -> Vector:
+    place = np.asarray(position, dtype=np.float64)
+    if place.shape != (3,) or not np.isfinite(place).all():
+        raise ValueError(f"{what}: {position!r} is not a finite position")
+    return place
 
 
 def _unit_quat(quat: Vector) -> Vector:
@@ -180,6 +308,13 @@ def _matrix(quat: Vector) -> Matrix:
     matrix = np.empty(9)
     mujoco.mju_quat2Mat(matrix, quat)
     return matrix.reshape(3, 3)
+
+
+def _product(first: Vector, second: Vector) -> Vector:
+    """(4,) wxyz: not normalised, so that a product with no rotation changes no bit."""
+    product = np.empty(4)
+    mujoco.mju_mulQuat(product, first, second)
+    return product
 
 
 def _xyzw(quat: Vector) -> Vector:

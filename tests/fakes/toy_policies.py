@@ -15,7 +15,7 @@ import numpy as np
 from pytest_vla_shift.policies.protocol import PolicySpec
 from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
 from tests.fakes.toy_faults import FAULTS
-from tests.fakes.toy_scene import TAN_HALF_FOVY
+from tests.fakes.toy_scene import floor_points, front_place, front_quat
 from tests.fakes.toy_simulator import LIFT, STRIDE, SUITE, TASKS, TOUCH
 
 if TYPE_CHECKING:
@@ -120,10 +120,9 @@ def find_red(image: Image) -> Vector | None:
     red = (pixels[..., 0] > 120) & (pixels[..., 0] > 3 * pixels[..., 1])
     if not red.any():
         return None
-    row, column = (float(index.mean()) for index in np.nonzero(red))
-    x = TAN_HALF_FOVY * (2 * column + 1 - width) / height
-    y = TAN_HALF_FOVY * (height - 2 * row - 1) / height
-    return np.array([x, y, 0.0])
+    # As if the camera stood where it stands in a clean scene: shifted pictures mislead it.
+    floor = floor_points(front_place(), front_quat(), height, width)
+    return np.array([*floor[red].mean(axis=0), 0.0])
 
 
 class Flaky(Expert):

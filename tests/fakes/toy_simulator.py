@@ -139,10 +139,8 @@ class Toy:
         if self._shifted or self._clock:
             raise SimulatorError("apply is called once, after prepare and before any step")
         self._shifted = True
-        scene = ToyScene(model)
-        base = model.base_pos.copy()
+        scene = ToyScene(model, self._hand)
         self._pipeline = apply_interventions(scene, interventions)
-        self._hand[:] += model.base_pos - base
         return [*scene.receipts, *self._pipeline.receipts()]
 
     def observe(self, cameras: Sequence[str] = (), *, privileged: bool = False) -> Observation:
@@ -174,7 +172,7 @@ class Toy:
             images=images,
             proprio={
                 "eef_pos": eef,
-                "eef_quat": np.array([0.0, 0.0, 0.0, 1.0]),
+                "eef_quat": np.roll(model.hand_quat, -1),
                 "gripper_qpos": np.array([gap, -gap]),
                 "joint_pos": np.zeros(7),
             },
