@@ -211,8 +211,7 @@ def compound(
     was_clean = np.zeros(len(found.places))
     if clean is not None:
         was_clean, known = found.under(outcomes, clean)
-    conj = found.y[:, :-1].prod(axis=1)
-    sim = found.y[:, -1]
+    moved = transitions(found.y)
     kinds = Counter(kind for item in found.dropped for kind in item.kinds)
     everyone = np.ones(len(found.places), dtype=bool)
     restricted = rates(found, axes, was_clean > 0, replicates, seed) if clean is not None else None
@@ -237,8 +236,8 @@ def compound(
         clean_known=int(known.sum()) if clean is not None else None,
         nominal=restricted,
         losses=losses,
-        emergent=tuple(found.places[k] for k in np.flatnonzero(conj * (1 - sim))),
-        compensated=tuple(found.places[k] for k in np.flatnonzero((1 - conj) * sim)),
+        emergent=tuple(found.places[k] for k in np.flatnonzero(moved.emergent)),
+        compensated=tuple(found.places[k] for k in np.flatnonzero(moved.compensated)),
         replicates=replicates,
         seed=seed,
     )
@@ -279,11 +278,34 @@ RATES = ("s_indep", "s_conj", "s_sim", "d", "i", "r_e", "r_c", "r_d", "emergent_
 """Names of the estimates of :class:`CompoundRates`, but for those of single axes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Transitions:
+    """(N,) each: every axis alone succeeds; and with what happens with all of them at once."""
+
+    conjunction: NDArray[np.bool_]
+    emergent: NDArray[np.bool_]
+    compensated: NDArray[np.bool_]
+
+
+def transitions(y: NDArray[np.float64]) -> Transitions:
+    """Emergent failures and compensated successes of (N, A + 1) outcomes (section 3.4)."""
+    conjunction: NDArray[np.bool_] = y[:, :-1].min(axis=1) > 0
+    simultaneous = y[:, -1] > 0
+    return Transitions(conjunction, conjunction & ~simultaneous, ~conjunction & simultaneous)
+
+
 def compound_sums(found: Matrix, chosen: NDArray[np.bool_]) -> Sums:
     """(T, A + 5) by task: N, successes of each axis, conjunction, simultaneous, b, c."""
-    conj, sim = found.y[:, :-1].prod(axis=1), found.y[:, -1]
+    moved = transitions(found.y)
     columns = np.column_stack(
-        [np.ones(len(conj)), found.y[:, :-1], conj, sim, conj * (1 - sim), (1 - conj) * sim]
+        [
+            np.ones(len(found.y)),
+            found.y[:, :-1],
+            moved.conjunction,
+            found.y[:, -1],
+            moved.emergent,
+            moved.compensated,
+        ]
     )
     return task_sums(found.members, columns * chosen[:, None], len(found.tasks))
 
