@@ -25,11 +25,12 @@ from allure_commons.model2 import (
 from allure_commons.types import AttachmentType, LabelType
 from allure_commons.utils import now, uuid4
 
-from pytest_vla_shift.reporting import numbers
+from pytest_vla_shift.reporting import compounds, numbers
 from pytest_vla_shift.reporting.summary import incomplete_table, task_table
 from pytest_vla_shift.reporting.tables import render
 from pytest_vla_shift.statistics.aggregate import ConditionAggregate
 from pytest_vla_shift.statistics.report import RunReport, SuiteReport
+from pytest_vla_shift.statistics.suite_compounds import CompoundLevel
 
 if TYPE_CHECKING:
     from pytest_vla_shift.rollouts.manifest import PlannedNode
@@ -56,10 +57,10 @@ CATEGORIES: tuple[dict[str, str | list[str]], ...] = (
 
 
 def write_aggregates(alluredir: Path, report: RunReport) -> int:
-    """One passed result a condition, with its table, and the report's categories and environment.
+    """One passed result a condition, with its table, and one a compound; categories, environment.
 
     An aggregate is information, not a verdict: it passes whatever its dSR. A condition without a
-    measured pair is ``skipped``.
+    measured pair, or a compound without a complete configuration, is ``skipped``.
 
     Args:
         alluredir: the results folder; made if it is not there.
@@ -81,6 +82,9 @@ def write_aggregates(alluredir: Path, report: RunReport) -> int:
             logger.report_attached_data(body=table, file_name=source)
             attachment = Attachment("summary", source, AttachmentType.TEXT.mime_type)
             logger.report_result(_aggregate(report, suite, condition, attachment))
+            written += 1
+        for item in suite.compounds:
+            logger.report_result(_compound(report, suite, item))
             written += 1
     _write(alluredir / "categories.json", json.dumps(CATEGORIES, indent=1) + "\n")
     _write(alluredir / "environment.properties", _environment(report))
@@ -146,18 +150,38 @@ def _aggregate(
     report: RunReport, suite: SuiteReport, item: ConditionAggregate, attachment: Attachment
 ) -> TestResult:
     again = f"-r{item.replicate}" if item.replicate else ""
-    name = f"pytest_vla_shift.aggregates.{suite.suite}#{item.condition}{again}"
+    topic = item.axis or item.condition, item.level or item.condition
+    result = _information(report, suite, f"{item.condition}{again}", topic)
+    result.name = f"dSR {numbers.label(item)}"
+    result.status = Status.PASSED if item.pairs else Status.SKIPPED
+    result.statusDetails = StatusDetails(message=_sentence(item))
+    result.description = _description(item)
+    result.attachments = [attachment]
+    return result
+
+
+def _compound(report: RunReport, suite: SuiteReport, item: CompoundLevel) -> TestResult:
+    name = compounds.label(item)
+    result = _information(report, suite, f"compound {name}", (item.axis, item.level))
+    result.name = f"compound {name}"
+    result.status = Status.PASSED if item.report.complete else Status.SKIPPED
+    result.statusDetails = StatusDetails(message=compounds.sentence(item.report))
+    result.description = "\n\n".join(compounds.markdown([item]))
+    return result
+
+
+def _information(
+    report: RunReport, suite: SuiteReport, what: str, topic: tuple[str, str]
+) -> TestResult:
+    """A result of the controller's own, still without a name and a verdict."""
+    name = f"pytest_vla_shift.aggregates.{suite.suite}#{what}"
     moment = now()
     return TestResult(
         uuid=uuid4(),
-        name=f"dSR {numbers.label(item)}",
         fullName=name,
         titlePath=["aggregates", suite.suite],
         historyId=_md5(name),
         testCaseId=_md5(name),
-        status=Status.PASSED if item.pairs else Status.SKIPPED,
-        statusDetails=StatusDetails(message=_sentence(item)),
-        description=_description(item),
         start=moment,
         stop=moment,
         parameters=[
@@ -165,12 +189,7 @@ def _aggregate(
             Parameter(name="revision", value=report.facts.policy_revision, excluded=True),
             Parameter(name="protocol", value=suite.protocol, excluded=True),
         ],
-        attachments=[attachment],
-        labels=_labels(
-            report.facts.policy,
-            (item.axis or item.condition, item.level or item.condition),
-            (suite.suite, "aggregates"),
-        ),
+        labels=_labels(report.facts.policy, topic, (suite.suite, "aggregates")),
     )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pytest_vla_shift.reporting import numbers
+from pytest_vla_shift.reporting import compounds, numbers
+from pytest_vla_shift.reporting.markup import code, escape, table
 from pytest_vla_shift.reporting.tables import missing_line, nominal_line
 from pytest_vla_shift.statistics.aggregate import ConditionAggregate
 from pytest_vla_shift.statistics.report import RunReport, SuiteReport
@@ -51,12 +51,12 @@ def markdown(report: RunReport) -> str:
     seeded = "seeded" if facts.seeded else "policy seed inert"
     kind = f"{'privileged, ' if facts.privileged else ''}{seeded}"
     parts = [
-        f"# Robustness of {_text(facts.policy)}",
+        f"# Robustness of {escape(facts.policy)}",
         "\n".join(
             (
-                f"- run: {_text(facts.run)}",
-                f"- policy: {_text(facts.policy)} ({kind}),"
-                f" revision {_code(facts.policy_revision)}",
+                f"- run: {escape(facts.run)}",
+                f"- policy: {escape(facts.policy)} ({kind}),"
+                f" revision {code(facts.policy_revision)}",
                 f"- cells: {report.planned} planned, {report.reported} reported,"
                 f" {len(report.missing)} missing, {report.errors} with an infrastructure error",
                 f"- intervals: 95 %, percentile, {report.resamples:,} resamples of pairs within"
@@ -65,27 +65,27 @@ def markdown(report: RunReport) -> str:
         ),
     ]
     if report.notes:
-        parts.append("\n".join(f"> - {_text(note)}" for note in report.notes))
+        parts.append("\n".join(f"> - {escape(note)}" for note in report.notes))
     for suite in report.suites:
         parts.extend(_suite(suite))
     if facts.versions:
         parts.append("## Versions")
-        parts.append(_table(("distribution", "version"), sorted(facts.versions.items())))
+        parts.append(table(("distribution", "version"), sorted(facts.versions.items())))
     return "\n\n".join(parts) + "\n"
 
 
 def _suite(suite: SuiteReport) -> Iterable[str]:
-    yield f"## {_text(suite.suite)}"
+    yield f"## {escape(suite.suite)}"
     clean = suite.clean
-    protocol = f"protocol {_code(suite.protocol)}; " if suite.protocol else ""
+    protocol = f"protocol {code(suite.protocol)}; " if suite.protocol else ""
     yield (
         f"{protocol}{numbers.plural(clean.rollouts, 'clean rollout')} served"
         f" {numbers.plural(clean.serves, 'pair')}; clean success rate {numbers.rate(clean.sr)}."
     )
     if suite.nominal is not None:
-        yield _text(nominal_line(suite.nominal))
+        yield escape(nominal_line(suite.nominal))
     if suite.missing:
-        yield f"**{_text(missing_line(suite))}**"
+        yield f"**{escape(missing_line(suite))}**"
     yield condition_table(suite.conditions)
     yield (
         "Success rates and ΔSR = SR clean - SR shifted weigh tasks alike; a positive ΔSR is a"
@@ -101,7 +101,7 @@ def _suite(suite: SuiteReport) -> Iterable[str]:
     if suite.errors:
         yield (
             f"{numbers.plural(suite.errors, 'pair')} with an infrastructure error, in no rate:"
-            f" {_text(numbers.kinds(suite.error_kinds))}."
+            f" {escape(numbers.kinds(suite.error_kinds))}."
         )
     shifted = sum(item.disagreements for item in suite.conditions)
     yield (
@@ -111,6 +111,7 @@ def _suite(suite: SuiteReport) -> Iterable[str]:
     )
     yield "### ΔSR by task"
     yield task_table(suite.conditions)
+    yield from compounds.markdown(suite.compounds)
     incomplete = incomplete_table(suite.conditions)
     if incomplete:
         yield "### First incomplete milestone of S→F pairs"
@@ -123,7 +124,7 @@ def condition_table(conditions: Sequence[ConditionAggregate]) -> str:
         *("condition", "pairs", "errors", "SR clean", "SR shifted", "ΔSR [95 %]"),
         *("S→S", "S→F", "F→S", "F→F", "changed", "McNemar p", "progress", "g1"),
     )
-    return _table(
+    return table(
         header,
         (
             (
@@ -152,7 +153,7 @@ def task_table(conditions: Sequence[ConditionAggregate]) -> str:
         for t in item.tasks
     }
     names = [numbers.label(item) for item in conditions]
-    return _table(
+    return table(
         ("task", *names),
         (
             (task, *(numbers.signed(found.get((suite, task, name))) for name in names))
@@ -175,34 +176,4 @@ def incomplete_table(conditions: Sequence[ConditionAggregate]) -> str:
         for item in conditions
         for cell in item.depth.first_incomplete
     ]
-    return (
-        _table(("condition", "task", "first incomplete milestone", "pairs"), rows) if rows else ""
-    )
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [
-        _line([_text(name) for name in header]),
-        _line(["---"] + ["--:" if _numeric(name) else "---" for name in header[1:]]),
-    ]
-    lines.extend(_line([_text(cell) for cell in row]) for row in rows)
-    return "\n".join(lines)
-
-
-def _numeric(name: str) -> bool:
-    return name not in ("task", "first incomplete milestone", "version")
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _text(text: str) -> str:
-    """Names as they are: no Markdown in them, and no line or column broken by them."""
-    flat = re.sub(r"([\\`*<>|])", r"\\\1", " ".join(text.split()))
-    # Within a word an underscore is only an underscore; a bracket only starts a link before "(".
-    return re.sub(r"((?<!\w)_|_(?!\w)|\](?=\())", r"\\\1", flat)
-
-
-def _code(text: str) -> str:
-    return f"`{' '.join(text.split()).replace('`', ' ')}`"
+    return table(("condition", "task", "first incomplete milestone", "pairs"), rows) if rows else ""

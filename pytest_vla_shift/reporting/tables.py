@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from pytest_vla_shift.reporting import numbers
+from pytest_vla_shift.reporting import compounds, numbers
 from pytest_vla_shift.statistics.aggregate import ConditionAggregate
 from pytest_vla_shift.statistics.nominal import NominalPass
 from pytest_vla_shift.statistics.report import RunReport, SuiteReport
@@ -41,6 +41,7 @@ def _suite(suite: SuiteReport, report: RunReport, width: int) -> str:
         lines += [_wrap(nominal_line(suite.nominal), width)]
     if suite.conditions:
         lines += [*_table(suite.conditions, width), *_footer(suite, width)]
+        lines += compounds.terminal(suite.compounds, width)
     if suite.missing:
         lines.append(_wrap(missing_line(suite), width))
     return "\n".join(lines)

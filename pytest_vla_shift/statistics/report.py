@@ -13,9 +13,14 @@ from dataclasses import asdict, dataclass, field
 from pytest_vla_shift.protocol.conditions import NOMINAL
 from pytest_vla_shift.rollouts.record import JSON, RolloutRecord
 from pytest_vla_shift.statistics.aggregate import NULL, ConditionAggregate, aggregate
-from pytest_vla_shift.statistics.bootstrap import RESAMPLES, SEED
+from pytest_vla_shift.statistics.bootstrap import RESAMPLES, SEED, TaskName
 from pytest_vla_shift.statistics.nominal import NominalPass, nominal_pass
 from pytest_vla_shift.statistics.pairs import PairTable, PlannedPair, pair_rows
+from pytest_vla_shift.statistics.suite_compounds import (
+    CompoundLevel,
+    nominal_by_task,
+    suite_compounds,
+)
 
 SCHEMA = 2
 """Raised whenever a reader of an older summary would misread a new one."""
@@ -98,6 +103,7 @@ class SuiteReport:
         clean: the clean arm.
         conditions: null first, then by axis and level, compounds, replicates.
         nominal: the nominal pass, if it was asked for; its cells are among the planned ones.
+        compounds: every compound against its single axes, by replicate, name and level.
     """
 
     suite: str
@@ -110,6 +116,7 @@ class SuiteReport:
     clean: CleanArm
     conditions: tuple[ConditionAggregate, ...]
     nominal: NominalPass | None = None
+    compounds: tuple[CompoundLevel, ...] = ()
 
     @property
     def null(self) -> ConditionAggregate | None:
@@ -213,7 +220,12 @@ def _suite(
     # The clean arm is that of the compared cells; the nominal pass has a rate of its own.
     clean_keys = sorted({cell.clean_key for cell in planned if not _is_nominal(cell)})
     clean = [records[key] for key in clean_keys if key in records]
-    nominal = nominal_pass((cell for cell in planned if _is_nominal(cell)), records)
+    asked = [cell for cell in planned if _is_nominal(cell)]
+    nominal = nominal_pass(asked, records)
+    compared = PairTable(
+        tuple(row for row in rows if not _is_nominal(row.planned)),
+        tuple(gap for gap in gaps if not _is_nominal(gap.planned)),
+    )
     if nominal is not None:
         kinds.update(dict(nominal.error_kinds))
     return SuiteReport(
@@ -241,7 +253,18 @@ def _suite(
         clean=_clean(clean, sum(condition.pairs for condition in conditions)),
         conditions=tuple(conditions),
         nominal=nominal,
+        compounds=suite_compounds(compared, _reference(compared, asked, records)),
     )
+
+
+def _reference(
+    compared: PairTable, nominal: Sequence[PlannedPair], records: Mapping[str, RolloutRecord]
+) -> dict[TaskName, tuple[int, int]] | None:
+    """The nominal pass, where it is over the tasks that are compared; else None."""
+    found = nominal_by_task(nominal, records)
+    planned = [row.planned for row in compared.rows] + [gap.planned for gap in compared.missing]
+    tasks = {(cell.task_suite, cell.task) for cell in planned}
+    return found if set(found) == tasks else None
 
 
 def _clean(records: Sequence[RolloutRecord], serves: int) -> CleanArm:

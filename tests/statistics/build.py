@@ -81,7 +81,9 @@ def planned(
     *,
     suite: str = "demo",
     task_suite: str = "libero_object",
+    axes: tuple[str, ...] = (),
 ) -> PlannedPair:
+    """One cell; ``axes`` are those of a compound."""
     axis, _, level = condition.partition("-")
     return PlannedPair(
         suite=suite,
@@ -91,6 +93,7 @@ def planned(
         condition=condition,
         axis=axis if level else None,
         level=level or None,
+        axes=axes or ((axis,) if level else ()),
         cell=f"{suite}-{task}-e{episode:02}-{condition}",
         clean_key=key(suite, task, episode, "clean"),
         shifted_key=key(suite, task, episode, condition),
