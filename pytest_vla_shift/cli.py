@@ -13,6 +13,7 @@ from pytest_vla_shift.protocol.errors import UsageError
 COMMANDS = {
     "doctor": "what is here, what is missing, and the line that mends it",
     "init": "write a starter suite",
+    "calibrate": "measure again what a protocol's scales were chosen by",
 }
 """Command -> its line of help. ``commands/<name>.py`` has ``add_arguments(parser)`` and
 ``run(given, out) -> int``, and imports nothing heavy until it runs."""

@@ -69,6 +69,22 @@ def site_pose(data: mujoco.MjData, site: int) -> tuple[Vector, Vector]:
     return np.array(data.site_xpos[site]), quat
 
 
+def released_hands(world: World) -> tuple[Matrix, Matrix]:
+    """(N, 3) metres and (N, 4) xyzw: the grip site in every released initial state.
+
+    Forward kinematics on a copy of the state: the world stays as it is.
+    """
+    data = mujoco.MjData(world.model)
+    site = int(world.env.robots[0].eef_site_id)
+    positions, quats = np.empty((len(world.states), 3)), np.empty((len(world.states), 4))
+    for i, state in enumerate(world.states):
+        data.qpos[:] = state[1 : 1 + world.model.nq]
+        mujoco.mj_kinematics(world.model, data)
+        positions[i], wxyz = site_pose(data, site)
+        quats[i] = wxyz[[1, 2, 3, 0]]
+    return positions, quats
+
+
 def joints_for(world: World, position: Vector, quat: Vector) -> Vector:
     """(7,) rad: angles that bring the grip site to a pose, reached from the present ones.
 

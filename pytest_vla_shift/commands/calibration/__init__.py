@@ -1,0 +1,1 @@
+"""What ``vla-shift calibrate`` measures: a module each."""
