@@ -22,12 +22,14 @@ from pytest_vla_shift.rollouts.manifest import (
     SessionPlan,
     check_manifest,
     discard_plans,
+    kept_plan_path,
     plan_path,
     read_plan,
     write_manifest,
+    write_plan,
 )
 from pytest_vla_shift.rollouts.store import Store, archive, make_writable, record_files
-from pytest_vla_shift.statistics.pairs import PlannedPair
+from pytest_vla_shift.statistics.pairs import planned_pairs
 from pytest_vla_shift.statistics.report import RunFacts, RunReport, build_report
 
 HOPELESS = 3
@@ -126,6 +128,7 @@ class RunResults:
             },
             self._plan,
         )
+        write_plan(kept_plan_path(self.run.directory), self._plan)
         self._progress = Progress(
             {node.node: (node.clean_key, node.shifted_key) for node in self._plan.nodes}
         )
@@ -188,23 +191,7 @@ class RunResults:
         from pytest_vla_shift.reporting.publish import publish
 
         self._store.refresh()
-        pairs = [
-            PlannedPair(
-                suite=n.suite,
-                task_suite=n.task_suite,
-                task=n.task,
-                episode=n.episode,
-                condition=n.condition,
-                axis=n.axis,
-                level=n.level,
-                replicate=n.replicate,
-                axes=n.axes,
-                cell=n.cell,
-                clean_key=n.clean_key,
-                shifted_key=n.shifted_key,
-            )
-            for n in {(n.suite, n.cell): n for n in self._plan.nodes}.values()
-        ]
+        pairs = planned_pairs(self._plan.nodes)
         self.report = build_report(self._facts(), pairs, self._store.records())
         self._missing_nodes = [n for n in self._plan.nodes if n.node not in self._reported]
         with self._noting("a pytest_vla_aggregate hook"):

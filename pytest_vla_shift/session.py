@@ -212,6 +212,7 @@ class RobustnessSession:
                 renderers={name: info.renderer for name, info in infos.items()},
                 protocols={s.name: s.protocol_digest for s in self.suites.values()},
                 grid={s.name: len(plan(s, extras=self.run.extras)) for s in self.suites.values()},
+                suites={s.name: s.text for s in self.suites.values()},
                 nodes=tuple(nodes),
             ),
         )

@@ -48,6 +48,7 @@ class Suite:
         name: in keys and reports.
         title: one line for people.
         source: where it was read from, for messages only.
+        text: the TOML that it was read from, so that a run can keep its protocol.
         simulator: entry-point name or ``module:attr``.
         env_seed: the simulator's seed, given before every reset.
         policy_seed: base of the pairs' policy seeds.
@@ -69,6 +70,7 @@ class Suite:
     name: str
     title: str
     source: str
+    text: str
     simulator: str
     env_seed: int
     policy_seed: int
@@ -219,6 +221,7 @@ def parse_suite(text: str, source: str) -> Suite:
     return Suite(
         title=title,
         source=source,
+        text=text,
         tasks=tuple(sorted(tasks)),
         episodes=tasks,
         nominal=nominal,

@@ -56,6 +56,7 @@ class SessionPlan:
         renderers: simulator -> GL platform.
         protocols: suite -> protocol digest.
         grid: suite -> cells of its protocol, of which the plan may be a selection.
+        suites: suite -> the TOML of its protocol.
         nodes: in the order in which they run.
     """
 
@@ -64,7 +65,13 @@ class SessionPlan:
     renderers: Mapping[str, str]
     protocols: Mapping[str, str]
     grid: Mapping[str, int]
+    suites: Mapping[str, str]
     nodes: tuple[PlannedNode, ...]
+
+
+def kept_plan_path(directory: Path) -> Path:
+    """Where a run keeps the plan of its latest session, for whoever reads the records later."""
+    return directory / "plan.json"
 
 
 def plan_path(directory: Path, session: str) -> Path:
@@ -106,6 +113,7 @@ def write_plan(path: Path, plan: SessionPlan) -> None:
             "renderers": dict(plan.renderers),
             "protocols": dict(plan.protocols),
             "grid": dict(plan.grid),
+            "suites": dict(plan.suites),
             "nodes": nodes,
         },
     )
@@ -123,6 +131,7 @@ def read_plan(path: Path) -> SessionPlan | None:
         raw["renderers"],
         raw["protocols"],
         raw["grid"],
+        raw["suites"],
         tuple(_node(*node) for node in raw["nodes"]),
     )
 

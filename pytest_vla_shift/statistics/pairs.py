@@ -13,6 +13,7 @@ from typing import Literal
 
 from pytest_vla_shift.protocol.conditions import NOMINAL
 from pytest_vla_shift.protocol.errors import NotAPair
+from pytest_vla_shift.rollouts.manifest import PlannedNode
 from pytest_vla_shift.rollouts.record import RolloutRecord
 
 Arm = Literal["clean", "shifted"]
@@ -59,6 +60,27 @@ class PlannedPair:
     shifted_key: str
     replicate: int = 0
     axes: tuple[str, ...] = ()
+
+
+def planned_pairs(nodes: Iterable[PlannedNode]) -> list[PlannedPair]:
+    """The cells of a plan, each once: several nodes may ask for one cell."""
+    return [
+        PlannedPair(
+            suite=node.suite,
+            task_suite=node.task_suite,
+            task=node.task,
+            episode=node.episode,
+            condition=node.condition,
+            axis=node.axis,
+            level=node.level,
+            cell=node.cell,
+            clean_key=node.clean_key,
+            shifted_key=node.shifted_key,
+            replicate=node.replicate,
+            axes=node.axes,
+        )
+        for node in {(node.suite, node.cell): node for node in nodes}.values()
+    ]
 
 
 @dataclass(frozen=True, slots=True)

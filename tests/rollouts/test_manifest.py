@@ -24,6 +24,7 @@ PLAN = SessionPlan(
     renderers={"toy": "egl"},
     protocols={"small": "abc"},
     grid={"small": 30},
+    suites={"small": "schema = 1"},
     nodes=(
         PlannedNode(
             "t.py::t[a]",
