@@ -13,7 +13,10 @@ from pytest_vla_shift.protocol.errors import UsageError
 COMMANDS = {
     "doctor": "what is here, what is missing, and the line that mends it",
     "init": "write a starter suite",
+    "screen": "which of a suite's candidate tasks can this policy be asked about?",
+    "audit": "severity of a suite, pairing of a policy, integrity of a run",
     "calibrate": "measure again what a protocol's scales were chosen by",
+    "stats": "every statistic of both papers from a long table of rollouts",
 }
 """Command -> its line of help. ``commands/<name>.py`` has ``add_arguments(parser)`` and
 ``run(given, out) -> int``, and imports nothing heavy until it runs."""
