@@ -1,0 +1,1 @@
+"""The audits of ``vla-shift audit``, one module each."""

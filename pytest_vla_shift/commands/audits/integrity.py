@@ -1,0 +1,60 @@
+"""``vla-shift audit integrity``: a finished run, from its plan, its protocols and its records."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TextIO
+
+DESCRIPTION = (
+    "Audit a finished run: counts, episodes, seeds, base states, renderer, versions, interventions,"
+    " stages and truncations of every planned rollout, a row a task. Writes audit-integrity.json"
+    " beside the records. Exit code 1 if anything is wrong."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``vla-shift audit integrity``."""
+    parser.add_argument("run", type=Path, metavar="RUN_DIR", help="the run's directory")
+
+
+def run(given: argparse.Namespace, out: TextIO) -> int:
+    """The command.
+
+    Raises:
+        UsageError: the directory holds no run, or one without its plan.
+    """
+    from pytest_vla_shift.commands.audits.output import write_json
+    from pytest_vla_shift.protocol.errors import UsageError
+    from pytest_vla_shift.protocol.suite import parse_suite
+    from pytest_vla_shift.reporting.audit_tables import integrity_table
+    from pytest_vla_shift.rollouts.manifest import check_manifest, kept_plan_path, read_plan
+    from pytest_vla_shift.rollouts.store import Store
+    from pytest_vla_shift.statistics.integrity import audit_integrity
+    from pytest_vla_shift.statistics.pairs import planned_pairs
+
+    directory: Path = given.run
+    check_manifest(directory)
+    path = kept_plan_path(directory)
+    plan = read_plan(path)
+    if plan is None:
+        raise UsageError(
+            f"{path} is not there: no run, or one of an older version. Run its command again: what"
+            " is recorded is found, and the plan is written"
+        )
+    suites = {name: parse_suite(text, f"{path}: {name}") for name, text in plan.suites.items()}
+    changed = [n for n, suite in suites.items() if suite.protocol_digest != plan.protocols.get(n)]
+    if changed:
+        raise UsageError(
+            f"{path}: suite {changed[0]!r} is now read as another protocol; audit the run with the"
+            " version that made it"
+        )
+    store = Store(directory, "audit")
+    cells = planned_pairs(plan.nodes)
+    report = audit_integrity(
+        cells, store.records(), suites, selection=len(cells) < sum(plan.grid.values())
+    )
+    write_json(directory / "audit-integrity.json", report.to_json())
+    out.write(f"integrity of {directory}\n{integrity_table(report)}\n")
+    out.write(f"{directory / 'audit-integrity.json'}\n")
+    return 0 if report.passed else 1
