@@ -12,6 +12,7 @@ from pytest_vla_shift.protocol.identity import digest
 from pytest_vla_shift.protocol.observation import Episode
 from pytest_vla_shift.protocol.paraphrases import paraphrases, task_suites
 from pytest_vla_shift.shifts.apply import load_shift, shifted_instruction
+from pytest_vla_shift.shifts.check import check_axis
 from pytest_vla_shift.shifts.paraphrase import Paraphrase
 from pytest_vla_shift.shifts.protocol import Intervention, LanguageShift
 
@@ -66,6 +67,17 @@ def test_the_sentence_is_the_draws_at_the_levels_depth(number: int, depth: int) 
     assert given == SHIFT.instruction(
         "", {"depth": float(depth)}, {"paraphrase": float(number)}, other
     )
+
+
+def test_it_keeps_the_contract_of_a_language_shift_on_all_tasks() -> None:
+    sentences = {}
+    for suite in task_suites():
+        found = catalog.find(suite)
+        assert found is not None
+        for task in found.tasks:
+            sentences[Episode(suite, task, 0)] = paraphrases(suite, task).instruction
+    levels = {f"L{depth}": {"depth": float(depth)} for depth in (1, 2, 3)}
+    check_axis(SHIFT, levels, sentences=sentences)
 
 
 def test_an_intervention_changes_the_sentence() -> None:
