@@ -100,10 +100,13 @@ def moved(
             f"camera {camera!r}, {distance:.2f} m from what it looks at, cannot come nearer by"
             f" {-offsets['distance']:.2f} m"
         )
+    centre = centre + np.array([offsets["lookat_x"], offsets["lookat_y"], 0.0])
+    scale = 1.0 + offsets["distance"] / distance
+    if offsets["azimuth"] == offsets["elevation"] == 0.0:
+        # A product would normalise the quaternion, and its last bits can be seen in pictures.
+        return centre + scale * arm, quat
     turn = rotation.compose(
         rotation.about(rotation.Z, math.radians(offsets["azimuth"])),
         rotation.lift(arm, math.radians(offsets["elevation"])),
     )
-    arm = rotation.rotate(turn, arm.tolist()) * (1.0 + offsets["distance"] / distance)
-    shift = np.array([offsets["lookat_x"], offsets["lookat_y"], 0.0])
-    return centre + shift + arm, rotation.compose(turn, quat)
+    return centre + scale * rotation.rotate(turn, arm.tolist()), rotation.compose(turn, quat)

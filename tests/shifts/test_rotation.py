@@ -58,3 +58,37 @@ def test_a_zero_angle_changes_not_one_bit() -> None:
 def test_what_is_no_rotation_is_refused(wrong: list[float]) -> None:
     with pytest.raises(ValueError, match="unit quaternion"):
         rotation.compose(np.array(wrong), rotation.about(rotation.X, 0.1))
+
+
+@given(st.floats(-3, 3), st.floats(-3, 3), st.floats(-3, 3))
+def test_a_rotation_vector_is_scipys(x: float, y: float, z: float) -> None:
+    quat = rotation.from_vector((x, y, z))
+    expected = Rotation.from_rotvec([x, y, z]).as_matrix()
+    ours = Rotation.from_quat(np.roll(quat, -1)).as_matrix()
+    np.testing.assert_allclose(ours, expected, atol=1e-9)
+
+
+def test_no_rotation_vector_is_exactly_no_rotation() -> None:
+    assert rotation.from_vector((0.0, 0.0, 0.0)).tolist() == [1.0, 0.0, 0.0, 0.0]
+
+
+@given(st.floats(0, 6.28), st.floats(-1.4, 1.4), st.floats(-3, 3), st.floats(0.1, 5))
+def test_lift_raises_a_direction_in_its_own_vertical_plane(
+    azimuth: float, elevation: float, radians: float, length: float
+) -> None:
+    def at(angle: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        flat = math.cos(angle)
+        return length * np.array(
+            [flat * math.cos(azimuth), flat * math.sin(azimuth), math.sin(angle)]
+        )
+
+    start = at(elevation)
+    assert rotation.elevation(start) == pytest.approx(elevation, abs=1e-9)
+    lifted = rotation.rotate(rotation.lift(start, radians), start.tolist())
+    np.testing.assert_allclose(lifted, at(elevation + radians), atol=1e-9)
+
+
+def test_a_vertical_direction_is_taken_to_lean_towards_plus_x() -> None:
+    up = np.array([0.0, 0.0, 1.0])
+    lowered = rotation.rotate(rotation.lift(up, -0.1), up.tolist())
+    np.testing.assert_allclose(lowered, [math.sin(0.1), 0.0, math.cos(0.1)], atol=1e-12)
