@@ -62,16 +62,17 @@ def severity_table(report: SeverityReport) -> str:
         lines.append(f"{_cut(condition, 21):<22}{len(records):>8}{good:>8}{figures}")
     growing = [axis for axis, promised in sorted(report.axes.items()) if promised]
     lines.append("pixel change: mean absolute difference from clean after settling, 0 to 255")
+    shrinking = any("does not grow" in problem for problem in report.across_levels)
     lines += _wrap(
         f"must grow with the level on {', '.join(growing) or 'no axis'}:"
-        f" {'it does not' if report.not_growing else 'it does'}"
+        f" {'it does not' if shrinking else 'it does'}"
     )
     wrong = [
         f"{record.task} e{record.episode:02d} {record.condition}: {problem}"
         for record in report.records
         for problem in record.problems
     ]
-    return "\n".join([*lines, *_told([*wrong, *report.not_growing])])
+    return "\n".join([*lines, *_told([*wrong, *report.across_levels])])
 
 
 def pairing_table(report: PairingReport) -> str:

@@ -30,6 +30,7 @@ from pytest_vla_shift.rollouts.severity_checks import (
     picture_problems,
     pixel_change,
     promises_growth,
+    reach_of,
     state_of,
     state_problems,
 )
@@ -58,6 +59,7 @@ class SeverityRecord:
         change: receipts and pictures show the intended change, and nothing else differs.
         problems: what is wrong, in words; empty if all of that is so.
         receipts: names of the changed fields.
+        reaches: cameras whose pictures these fields may change.
         pixel_change: camera -> mean absolute difference from clean's picture after settling, 0 to
             255.
         identity: nothing was shifted, since the draw or the level changes nothing here.
@@ -75,6 +77,7 @@ class SeverityRecord:
     change: bool
     problems: tuple[str, ...]
     receipts: tuple[str, ...]
+    reaches: tuple[str, ...]
     pixel_change: Mapping[str, float]
     identity: bool = False
 
@@ -96,7 +99,8 @@ class SeverityReport:
         suite, protocol: its name and digest.
         axes: axis -> whether a higher level must change pictures more.
         records: by task, episode and condition.
-        not_growing: axes that must and do not, with task and episode, in words.
+        across_levels: axes whose pictures do not change as they must, with task and episode, in
+            words: not more at a higher level where that is promised, or not at any level.
         frames: task -> pictures of its first audited episode, for contact sheets.
     """
 
@@ -104,14 +108,14 @@ class SeverityReport:
     protocol: str
     axes: Mapping[str, bool]
     records: tuple[SeverityRecord, ...]
-    not_growing: tuple[str, ...]
+    across_levels: tuple[str, ...]
     frames: Mapping[tuple[str, str], Frames]
 
     @property
     def passed(self) -> bool:
         """Whether something was audited and nothing is wrong."""
         good = all(record.passed for record in self.records)
-        return bool(self.records) and good and not self.not_growing
+        return bool(self.records) and good and not self.across_levels
 
     def to_json(self) -> dict[str, JSON]:
         """Plain JSON, without the pictures."""
@@ -122,7 +126,7 @@ class SeverityReport:
             "protocol": self.protocol,
             "passed": self.passed,
             "promises_growth": dict(self.axes),
-            "not_growing": list(self.not_growing),
+            "across_levels": list(self.across_levels),
             "records": [{**asdict(record), "passed": record.passed} for record in self.records],
         }
 
@@ -163,7 +167,7 @@ def audit_severity(
     """
     records: list[SeverityRecord] = []
     frames: dict[tuple[str, str], dict[str, Mapping[str, Image]]] = {}
-    not_growing: list[str] = []
+    across: list[str] = []
     # What a policy would be that looks through every camera and reads its instruction.
     spec = PolicySpec(
         "severity audit", "1", cameras=suite.cameras, action_dim=simulator.info.action_dim
@@ -184,28 +188,33 @@ def audit_severity(
             here.append(record)
             progress(record)
         records += here
-        not_growing += _not_growing(suite, episode, here)
+        across += _across_levels(suite, episode, here)
     return SeverityReport(
         suite=suite.name,
         protocol=suite.protocol_digest,
         axes={axis.name: promises_growth(axis) for axis in suite.axes},
         records=tuple(records),
-        not_growing=tuple(not_growing),
+        across_levels=tuple(across),
         frames=frames,
     )
 
 
-def _not_growing(
+def _across_levels(
     suite: Suite, episode: Episode, records: Sequence[SeverityRecord]
 ) -> Iterator[str]:
-    changes: defaultdict[str, list[Mapping[str, float]]] = defaultdict(list)
+    levels: defaultdict[str, list[SeverityRecord]] = defaultdict(list)
     for record in records:  # in the order of the plan, so by level
-        if record.axis is not None:
-            changes[record.axis].append(record.pixel_change)
-    for axis in suite.axes:
-        if promises_growth(axis):
-            for problem in growth_problems(changes[axis.name]):
-                yield f"{episode.task} e{episode.index:02d} {axis.name}: {problem}"
+        if record.axis is not None and record.passed and not record.identity:
+            levels[record.axis].append(record)
+    promising = {axis.name for axis in suite.axes if promises_growth(axis)}
+    for name, found in levels.items():
+        where = f"{episode.task} e{episode.index:02d} {name}"
+        if name in promising:
+            for problem in growth_problems([record.pixel_change for record in found]):
+                yield f"{where}: {problem}"
+        # One level may be too little to be seen under one draw, but not all of them.
+        elif any(r.reaches for r in found) and not any(any(r.pixel_change.values()) for r in found):
+            yield f"{where}: no picture changed at any level"
 
 
 class _Audit:
@@ -251,6 +260,7 @@ class _Audit:
             change=not found["change"],
             problems=tuple(f"{kind}: {text}" for kind, texts in found.items() for text in texts),
             receipts=tuple(receipt.field for receipt in view.receipts),
+            reaches=tuple(sorted(reach_of(view.receipts, wanted.suite.cameras).cameras)),
             pixel_change=change,
             identity=not is_clean and not wanted.interventions,
         )

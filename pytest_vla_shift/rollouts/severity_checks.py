@@ -169,10 +169,6 @@ def change_problems(clean: View, shifted: View, cameras: Sequence[str]) -> Itera
             continue
         if not np.array_equal(clean.images[camera], shifted.images[camera]):
             yield f"the picture of {camera} changed, which the shift does not reach"
-    if reach.cameras and not any(
-        pixel_change(clean.images, shifted.images, reach.cameras).values()
-    ):
-        yield f"no picture of {', '.join(sorted(reach.cameras))} changed"
 
 
 def pixel_change(
