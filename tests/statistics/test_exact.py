@@ -7,7 +7,10 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from robostats.compare import mcnemar, paired_difference
+from robostats.records import PairedResult
 from scipy.stats import binomtest
+from statsmodels.stats import contingency_tables
 
 from pytest_vla_shift.statistics.exact import mcnemar_p, tango_interval
 
@@ -74,3 +77,31 @@ def test_counts_that_do_not_fit_are_refused(b: int, c: int, n: int) -> None:
 def test_all_pairs_discordant_reaches_the_end_of_the_scale() -> None:
     assert tango_interval(10, 0, 10)[1] == 1.0
     assert tango_interval(0, 10, 10)[0] == -1.0
+
+
+@given(counts, counts, st.integers(1, 60))
+def test_robostats_comes_to_the_same_interval_and_p(b: int, c: int, same: int) -> None:
+    n = b + c + same
+    table = PairedResult(
+        policy_id_a="clean",
+        policy_id_b="shifted",
+        n_both_success=same,
+        n_a_success_b_failure=b,
+        n_b_success_a_failure=c,
+        n_both_failure=0,
+        scenario_ids=tuple(f"e{k:03}" for k in range(n)),
+        dropped_from_a=0,
+        dropped_from_b=0,
+        protocol_fingerprints_a=(),
+        protocol_fingerprints_b=(),
+        replicates=None,
+    )
+    oracle = paired_difference(table)
+    assert tango_interval(b, c, n) == pytest.approx((oracle.lower, oracle.upper), abs=1e-6)
+    assert mcnemar_p(b, c) == pytest.approx(mcnemar(table).p_value)
+
+
+@given(counts, counts)
+def test_statsmodels_exact_mcnemar_comes_to_the_same_p(b: int, c: int) -> None:
+    oracle = contingency_tables.mcnemar([[7, b], [c, 9]], exact=True)
+    assert mcnemar_p(b, c) == pytest.approx(oracle.pvalue)
