@@ -58,7 +58,7 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
     from pytest_vla_shift.protocol.conditions import NOMINAL
     from pytest_vla_shift.protocol.observation import Episode
     from pytest_vla_shift.protocol.plan import Cell
-    from pytest_vla_shift.reporting.audit_tables import screening_table
+    from pytest_vla_shift.reporting.audit_tables import screening_table, wrap
     from pytest_vla_shift.rollouts.engine import Engine
     from pytest_vla_shift.rollouts.lock import held
     from pytest_vla_shift.rollouts.screening import (
@@ -99,11 +99,12 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
             engine.store.close()
         found = as_json(suite, policy.spec, args, state)
         _replace(directory / "screening.json", json.dumps(found, indent=1) + "\n")
-    out.write(f"\nscreening of {suite.name}, policy {policy.spec.name}\n")
+    out.write(
+        "\n" + "\n".join(wrap(f"screening of {suite.name}, policy {policy.spec.name}")) + "\n"
+    )
     out.write(screening_table(rule, state) + "\n")
-    reasons = {item.reason for item in state.candidates if item.reason}
-    for reason in sorted(reasons)[:3]:
-        out.write(f"cannot be asked: {reason}\n")
+    for reason in sorted({item.reason for item in state.candidates if item.reason})[:3]:
+        out.writelines(f"{line}\n" for line in wrap(f"cannot be asked: {reason}"))
     out.write(f"{directory / 'screening.json'}\n")
     return _end(given.write, suite, policy.spec, state, out)
 
@@ -113,13 +114,13 @@ def _end(
 ) -> int:
     if not state.complete:
         out.write(
-            "UNDECIDED: infrastructure errors, which are neither successes nor failures; run the"
-            " same command\nagain, and only what is missing is run\n"
+            "UNDECIDED: infrastructure errors, which are neither successes nor failures. Run\n"
+            "the same command again: only what is missing is run.\n"
         )
         return 1
     if not state.enough:
         out.write(
-            f"NOT ENOUGH: {len(state.retained)} tasks retained, {state.minimum_tasks} are needed:"
+            f"NOT ENOUGH: {len(state.retained)} retained, {state.minimum_tasks} are needed:"
             " no suite for this policy\n"
         )
         return 1

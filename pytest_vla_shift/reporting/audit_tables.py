@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -29,12 +30,10 @@ def screening_table(rule: Screening, state: ScreeningState) -> str:
         figures = "".join(f"{'-' if n is None else n:>8}" for n in (item.first, item.extended))
         errors = f" ({item.errors} of {item.rollouts})" if item.errors else ""
         lines.append(f"    {figures}  {item.verdict}{errors}")
-    lines.append(
+    lines += wrap(
         f"{len(state.retained)} retained; the formal suite needs {state.minimum_tasks}."
-        f" Retained: at least {rule.retained_at_least} of {extended}; excluded: at most"
-    )
-    lines.append(
-        f"{rule.excluded_at_most} of {first}; cannot be asked: the policy does not offer it."
+        f" Retained: at least {rule.retained_at_least} of {extended}. Excluded: at most"
+        f" {rule.excluded_at_most} of {first}. Cannot be asked: the policy does not offer it."
     )
     return "\n".join(lines)
 
@@ -63,7 +62,7 @@ def severity_table(report: SeverityReport) -> str:
     growing = [axis for axis, promised in sorted(report.axes.items()) if promised]
     lines.append("pixel change: mean absolute difference from clean after settling, 0 to 255")
     shrinking = any("does not grow" in problem for problem in report.across_levels)
-    lines += _wrap(
+    lines += wrap(
         f"must grow with the level on {', '.join(growing) or 'no axis'}:"
         f" {'it does not' if shrinking else 'it does'}"
     )
@@ -79,7 +78,7 @@ def pairing_table(report: PairingReport) -> str:
     """The paper's Table II, a row a task: what was the same, of how many."""
     seeded = "declares a seed" if report.seeded else "declares no seed"
     lines = [
-        f"pairing audit of {report.suite}, policy {report.policy} ({seeded})",
+        *wrap(f"pairing audit of {report.suite}, policy {report.policy} ({seeded})"),
         f"{'':4}{'same start':>14}{'actions: same seed':>22}{'other seed':>18}",
     ]
     starts, seeds = task_counts(report.starts), task_counts(report.seeds)
@@ -103,7 +102,7 @@ def pairing_table(report: PairingReport) -> str:
         for s in report.seeds
         if not s.passed
     ]
-    notes = [line for note in report.notes() for line in _wrap(f"note: {note}")]
+    notes = [line for note in report.notes() for line in wrap(f"note: {note}")]
     return "\n".join([*lines, *notes, *_told(wrong)])
 
 
@@ -135,8 +134,8 @@ def integrity_table(report: IntegrityReport) -> str:
     ]
     if errors:
         told = ", ".join(f"{kind} {count}" for kind, count in sorted(errors.items()))
-        lines += _wrap(f"runtime failures: {told}")
-    lines += [line for note in report.notes for line in _wrap(f"note: {note}")]
+        lines += wrap(f"runtime failures: {told}")
+    lines += [line for note in report.notes for line in wrap(f"note: {note}")]
     wrong = [
         f"{p.task} e{p.episode:02d} {p.condition}: {p.kind}: {p.message}" for p in report.problems
     ]
@@ -173,14 +172,13 @@ def _told(problems: Sequence[str]) -> Iterable[str]:
         return
     yield f"FAILED: {len(problems)} problem{'s' * (len(problems) > 1)}"
     for problem in problems[:TOLD]:
-        yield from _wrap(f"  {problem}")
+        yield from wrap(f"  {problem}")
     if len(problems) > TOLD:
         yield f"  ... and {len(problems) - TOLD} more; all are in the JSON file"
 
 
-def _wrap(text: str) -> list[str]:
-    import textwrap
-
+def wrap(text: str) -> list[str]:
+    """``text`` in lines of at most 80 columns, the later ones indented."""
     return textwrap.wrap(
         text,
         WIDTH,
