@@ -59,7 +59,7 @@ def degradation(item: ConditionAggregate) -> str:
 
 
 def label(item: ConditionAggregate, width: int | None = None) -> str:
-    """The condition for people: ``camera L2``, ``null (floor)``.
+    """The condition for people: ``camera L2``, ``null (floor)``; ``language L1=`` for an identity.
 
     Args:
         item: the condition.
@@ -68,7 +68,7 @@ def label(item: ConditionAggregate, width: int | None = None) -> str:
     if item.is_null:
         name, tail = item.condition, " (floor)"
     elif item.axis is not None and item.level is not None:
-        name, tail = item.axis, f" {item.level}"
+        name, tail = item.axis, f" {item.level}" + ("=" if item.is_identity else "")
     else:
         name, tail = item.condition, ""
     if item.replicate:

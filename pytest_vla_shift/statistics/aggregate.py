@@ -106,6 +106,7 @@ class ConditionAggregate:
         ss, sf, fs, ff: transition counts.
         changed: sf + fs.
         depth: over the S>F pairs.
+        unshifted: measured pairs in which the shift was an identity: nothing was shifted.
         disagreements: measured pairs whose shifted arm's milestones and success disagree.
         tasks: per-task rates. Tasks without a measured pair are listed, and are not in the
             macro averages.
@@ -134,6 +135,7 @@ class ConditionAggregate:
     ff: int
     changed: int
     depth: Depth
+    unshifted: int
     disagreements: int
     tasks: tuple[TaskRates, ...]
 
@@ -141,6 +143,11 @@ class ConditionAggregate:
     def is_null(self) -> bool:
         """Whether this is the flip floor."""
         return self.condition == NULL
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether nothing was shifted in any measured pair."""
+        return 0 < self.pairs == self.unshifted
 
     @property
     def unmeasured_tasks(self) -> tuple[str, ...]:
@@ -265,6 +272,7 @@ def _condition(
         ff=counts[Transition.FF],
         changed=sf + fs,
         depth=_depth([row for row in done if row.transition is Transition.SF]),
+        unshifted=sum(row.unshifted for row in done),
         disagreements=sum(row.shifted_disagreement for row in done),
         tasks=tasks,
     )

@@ -97,6 +97,7 @@ class PairRow:
         clean_disagreement, shifted_disagreement: milestones and official success disagree.
         clean_error, shifted_error: kind of an infrastructure error.
         pair_error: why two measured arms are not a pair: kind, then the differing fields.
+        identities: axis -> why its shift changed nothing in the shifted arm.
     """
 
     planned: PlannedPair
@@ -111,6 +112,12 @@ class PairRow:
     clean_error: str | None = None
     shifted_error: str | None = None
     pair_error: tuple[str, str] | None = None
+    identities: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def unshifted(self) -> bool:
+        """Whether every axis of the condition was an identity: nothing was shifted at all."""
+        return bool(self.identities) and len(self.identities) == len(self.planned.axes)
 
     @property
     def error_kinds(self) -> tuple[str, ...]:
@@ -225,6 +232,7 @@ def _row(cell: PlannedPair, clean: RolloutRecord | None, shifted: RolloutRecord 
         clean_error=_error_kind(clean),
         shifted_error=_error_kind(shifted),
         pair_error=_not_a_pair(clean, shifted),
+        identities=() if shifted is None else tuple(sorted(shifted.identities.items())),
     )
 
 

@@ -15,7 +15,7 @@ from pytest_vla_shift.rollouts.record import JSON, RolloutRecord
 from pytest_vla_shift.statistics.aggregate import NULL, ConditionAggregate, aggregate
 from pytest_vla_shift.statistics.bootstrap import RESAMPLES, SEED, TaskName
 from pytest_vla_shift.statistics.nominal import NominalPass, nominal_pass
-from pytest_vla_shift.statistics.pairs import PairTable, PlannedPair, pair_rows
+from pytest_vla_shift.statistics.pairs import PairRow, PairTable, PlannedPair, pair_rows
 from pytest_vla_shift.statistics.suite_compounds import (
     CompoundLevel,
     nominal_by_task,
@@ -196,7 +196,7 @@ def build_report(
         _suite(name, facts, table, [c for c in conditions if c.suite == name], records)
         for name in names
     )
-    notes = (*facts.notes, *_notes(facts, suites))
+    notes = (*facts.notes, *_notes(facts, suites), *_identities(table.rows))
     return RunReport(facts, notes, suites, resamples, seed)
 
 
@@ -280,6 +280,21 @@ def _clean(records: Sequence[RolloutRecord], serves: int) -> CleanArm:
         disagreements=sum(record.stage_disagreement for record in done),
         serves=serves,
     )
+
+
+def _identities(rows: Iterable[PairRow]) -> list[str]:
+    """An axis that changed nothing must not be read as one that the policy withstood."""
+    counted = Counter(
+        (row.planned.suite, axis, why)
+        for row in rows
+        if row.transition is not None
+        for axis, why in row.identities
+    )
+    return [
+        f"{suite}: axis {axis} changed nothing in {count} pairs ({why}). Conditions marked = are"
+        " the clean condition again, and compounds have one axis less."
+        for (suite, axis, why), count in sorted(counted.items())
+    ]
 
 
 def _notes(facts: RunFacts, suites: Sequence[SuiteReport]) -> list[str]:
