@@ -28,7 +28,7 @@ from pytest_vla_shift.rollouts.manifest import (
 )
 from pytest_vla_shift.rollouts.request import check_axes
 from pytest_vla_shift.rollouts.store import Store
-from pytest_vla_shift.simulators.factories import load_factory
+from pytest_vla_shift.simulators.factories import is_listed_only, load_factory
 from pytest_vla_shift.statistics.pairs import Transition
 from pytest_vla_shift.story import error_story, pair_story
 from pytest_vla_shift.video import VideoMaker
@@ -140,7 +140,8 @@ class RobustnessSession:
         if self.run.policy is not None:
             load("policies", self.run.policy)
         for suite in self.suites.values():
-            load_factory(suite.simulator)
+            if not is_listed_only(suite.simulator):
+                load_factory(suite.simulator)
 
     def _planned(self, items: Sequence[pytest.Item]) -> list[tuple[str, Suite, Cell]]:
         """Node id, suite and cell of every item that asks for a pair."""

@@ -286,3 +286,17 @@ def test_episodes_are_sorted_numbers(value: object, numbers: tuple[int, ...]) ->
 def test_other_episodes_are_refused_with_the_place(value: object) -> None:
     with pytest.raises(UsageError, match=r"^here: "):
         parse_episodes(value, "here")
+
+
+def test_robocasa_shift_is_the_papers_1040_rollouts_with_the_official_horizons() -> None:
+    suite = load_suite("robocasa_shift")
+    counted = cost(plan(suite))
+    assert (counted.nodes, counted.clean, counted.rollouts) == (960, 80, 1040)
+    horizons = {task: suite.horizons[task_suite] for task_suite, task in suite.tasks}
+    assert horizons == {
+        "PreSoakPan": 2400,
+        "RinseSinkBasin": 1350,
+        "StackBowlsCabinet": 2100,
+        "WashLettuce": 1650,
+    }
+    assert len(suite.conditions()) == 12
