@@ -17,7 +17,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _numeric(name: str) -> bool:
-    return name not in ("task", "first incomplete milestone", "version", "condition", "reference")
+    return name not in (
+        "task",
+        "first incomplete milestone",
+        "version",
+        "condition",
+        "reference",
+        "rate",
+    )
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pytest_vla_shift.reporting import compounds, numbers
+from pytest_vla_shift.reporting import beyond, compounds, numbers, replications
 from pytest_vla_shift.reporting.markup import code, escape, table
 from pytest_vla_shift.reporting.tables import missing_line, nominal_line
 from pytest_vla_shift.statistics.aggregate import ConditionAggregate
@@ -112,6 +112,8 @@ def _suite(suite: SuiteReport) -> Iterable[str]:
     yield "### ΔSR by task"
     yield task_table(suite.conditions)
     yield from compounds.markdown(suite.compounds)
+    yield from replications.markdown(suite.replications)
+    yield from beyond.markdown(suite)
     incomplete = incomplete_table(suite.conditions)
     if incomplete:
         yield "### First incomplete milestone of S→F pairs"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from pytest_vla_shift.reporting import compounds, numbers
+from pytest_vla_shift.reporting import compounds, numbers, replications
 from pytest_vla_shift.statistics.aggregate import ConditionAggregate
 from pytest_vla_shift.statistics.nominal import NominalPass
 from pytest_vla_shift.statistics.report import RunReport, SuiteReport
@@ -42,6 +42,7 @@ def _suite(suite: SuiteReport, report: RunReport, width: int) -> str:
     if suite.conditions:
         lines += [*_table(suite.conditions, width), *_footer(suite, width)]
         lines += compounds.terminal(suite.compounds, width)
+        lines += replications.terminal(suite.replications, width)
     if suite.missing:
         lines.append(_wrap(missing_line(suite), width))
     return "\n".join(lines)

@@ -190,7 +190,7 @@ def aggregate(
         by_suite[gap.planned.suite].setdefault(_name(gap.planned), [])
     out: list[ConditionAggregate] = []
     for suite, conditions in by_suite.items():
-        measured = {name: _differences(found) for name, found in conditions.items()}
+        measured = {name: task_differences(found) for name, found in conditions.items()}
         replicates = macro_replicates(measured, resamples, seed)
         for name, found in conditions.items():
             interval = percentile_interval(replicates[name]) if name in replicates else None
@@ -217,7 +217,12 @@ def _display_order(item: ConditionAggregate) -> tuple[str, int, bool, bool, bool
     )
 
 
-def _differences(rows: Sequence[PairRow]) -> dict[TaskName, dict[int, int]]:
+def task_differences(rows: Sequence[PairRow]) -> dict[TaskName, dict[int, int]]:
+    """Task -> episode -> clean success minus shifted success, of one condition's measured pairs.
+
+    Raises:
+        ValueError: an episode appears twice.
+    """
     out: defaultdict[TaskName, dict[int, int]] = defaultdict(dict)
     seen: set[tuple[str, str, int]] = set()
     for row in rows:

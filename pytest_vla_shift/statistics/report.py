@@ -12,14 +12,22 @@ from dataclasses import asdict, dataclass, field
 
 from pytest_vla_shift.protocol.conditions import NOMINAL
 from pytest_vla_shift.rollouts.record import JSON, RolloutRecord
-from pytest_vla_shift.statistics.aggregate import NULL, ConditionAggregate, aggregate
+from pytest_vla_shift.statistics.aggregate import (
+    NULL,
+    ConditionAggregate,
+    aggregate,
+    task_differences,
+)
+from pytest_vla_shift.statistics.beyond import Beyond, beyond
 from pytest_vla_shift.statistics.bootstrap import RESAMPLES, SEED, TaskName
 from pytest_vla_shift.statistics.nominal import NominalPass, nominal_pass
 from pytest_vla_shift.statistics.pairs import PairRow, PairTable, PlannedPair, pair_rows
 from pytest_vla_shift.statistics.suite_compounds import (
     CompoundLevel,
+    ReplicationLevel,
     nominal_by_task,
     suite_compounds,
+    suite_replications,
 )
 
 SCHEMA = 2
@@ -104,6 +112,8 @@ class SuiteReport:
         conditions: null first, then by axis and level, compounds, replicates.
         nominal: the nominal pass, if it was asked for; its cells are among the planned ones.
         compounds: every compound against its single axes, by replicate, name and level.
+        replications: every compound of a replicate against that of the first evaluation.
+        beyond: what is beyond the papers, in the order of ``conditions``.
     """
 
     suite: str
@@ -117,6 +127,8 @@ class SuiteReport:
     conditions: tuple[ConditionAggregate, ...]
     nominal: NominalPass | None = None
     compounds: tuple[CompoundLevel, ...] = ()
+    replications: tuple[ReplicationLevel, ...] = ()
+    beyond: tuple[Beyond, ...] = ()
 
     @property
     def null(self) -> ConditionAggregate | None:
@@ -228,6 +240,7 @@ def _suite(
     )
     if nominal is not None:
         kinds.update(dict(nominal.error_kinds))
+    found = suite_compounds(compared, _reference(compared, asked, records))
     return SuiteReport(
         suite=name,
         protocol=facts.protocols.get(name, ""),
@@ -253,8 +266,28 @@ def _suite(
         clean=_clean(clean, sum(condition.pairs for condition in conditions)),
         conditions=tuple(conditions),
         nominal=nominal,
-        compounds=suite_compounds(compared, _reference(compared, asked, records)),
+        compounds=found,
+        replications=suite_replications(compared, found),
+        beyond=_beyond(conditions, compared.rows),
     )
+
+
+def _beyond(
+    conditions: Sequence[ConditionAggregate], rows: Sequence[PairRow]
+) -> tuple[Beyond, ...]:
+    """Each replicate is a family of its own."""
+    out: tuple[Beyond, ...] = ()
+    for replicate in sorted({item.replicate for item in conditions}):
+        own = [row for row in rows if row.planned.replicate == replicate]
+        rates = [item for item in conditions if item.replicate == replicate]
+        differences = {
+            item.condition: task_differences(
+                [row for row in own if row.planned.condition == item.condition]
+            )
+            for item in rates
+        }
+        out += beyond(rates, differences)
+    return out
 
 
 def _reference(

@@ -10,6 +10,7 @@ from pytest_vla_shift.statistics.bootstrap import TaskName
 from pytest_vla_shift.statistics.compound import CompoundReport, compound
 from pytest_vla_shift.statistics.outcomes import MISSING, Outcome, Outcomes
 from pytest_vla_shift.statistics.pairs import PairRow, PairTable, PlannedPair
+from pytest_vla_shift.statistics.replication import ReplicationReport, replication
 
 CLEAN = "clean"
 
@@ -61,6 +62,43 @@ def suite_compounds(
         report = compound(outcomes, axes, axis, clean=CLEAN, nominal=nominal)
         found.append(CompoundLevel(axis, level, replicate, report))
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationLevel:
+    """One compound with another policy seed, against replicate 0.
+
+    Attributes:
+        axis, level: which.
+        replicate: the other evaluation.
+        report: what changes.
+    """
+
+    axis: str
+    level: str
+    replicate: int
+    report: ReplicationReport
+
+
+def suite_replications(
+    table: PairTable, found: Iterable[CompoundLevel]
+) -> tuple[ReplicationLevel, ...]:
+    """Each compound of a replicate against the same one of replicate 0, where both are there.
+
+    Args:
+        table: of one suite.
+        found: its compounds, as :func:`suite_compounds` gives them.
+    """
+    by_place = {(item.axis, item.level, item.replicate): item for item in found}
+    out = []
+    for (axis, level, replicate), item in by_place.items():
+        if not replicate or (axis, level, 0) not in by_place:
+            continue
+        axes = item.report.axes
+        first, second = (level_outcomes(table, level, r, {*axes, axis}) for r in (0, replicate))
+        report = replication(first, second, axes, axis)
+        out.append(ReplicationLevel(axis, level, replicate, report))
+    return tuple(out)
 
 
 def level_outcomes(table: PairTable, level: str, replicate: int, axes: Iterable[str]) -> Outcomes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -152,3 +153,54 @@ def test_allure_has_a_result_for_each_compound(tmp_path: Path) -> None:
     assert "emergent failures" in result["statusDetails"]["message"]
     assert "| simultaneous L1 |" in result["description"]
     assert result["historyId"] != found["dSR simultaneous L1"]["historyId"]
+
+
+def test_another_policy_seed_is_told_rate_by_rate() -> None:
+    rng = np.random.default_rng(5)
+    cells: list[PlannedPair] = []
+    records: dict[str, RolloutRecord] = {}
+    for task in TASKS:
+        for episode in range(6):
+            for replicate in (0, 1):
+                clean = again(record(task, episode, "clean", True), replicate)
+                add(records, clean)
+                for axis in (*AXES, "simultaneous"):
+                    axes = AXES if axis == "simultaneous" else ()
+                    won = bool(rng.random() < 0.7)
+                    item = again(record(task, episode, f"{axis}-L1", won), replicate)
+                    add(records, item)
+                    cell = planned(task, episode, f"{axis}-L1", axes=axes)
+                    cells.append(
+                        replace(
+                            cell,
+                            cell=f"{cell.cell}-r{replicate}",
+                            replicate=replicate,
+                            clean_key=clean.key,
+                            shifted_key=item.key,
+                        )
+                    )
+    report = build_report(FACTS, cells, records, resamples=100)
+    (suite,) = report.suites
+    assert [(c.level, c.replicate) for c in suite.compounds] == [("L1", 0), ("L1", 1)]
+    (found,) = suite.replications
+    assert (found.report.first, found.report.second) == tuple(c.report.all for c in suite.compounds)
+    text = render(report)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "another policy seed, simultaneous L1: Re " in text
+    assert "### Another policy seed: simultaneous L1" in markdown(report)
+
+
+def again(item: RolloutRecord, replicate: int) -> RolloutRecord:
+    return replace(item, key=f"{item.key} r{replicate}", replicate=replicate)
+
+
+def test_what_is_beyond_the_papers_stands_under_its_own_name() -> None:
+    (suite,) = run().suites
+    assert [b.condition for b in suite.beyond] == [c.condition for c in suite.conditions]
+    text = markdown(run())
+    assert "### Beyond the papers" in text
+    assert "over the 8 shifted conditions read together" in text
+    for found, item in zip(suite.beyond, suite.conditions, strict=True):
+        assert found.holm is not None
+        assert item.mcnemar is not None
+        assert item.mcnemar <= found.holm

@@ -61,7 +61,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.M
 
 def test_markdown_tables_are_rectangular() -> None:
     blocks = [b for b in markdown(odd_run()).split("\n\n") if b.startswith("|")]
-    assert len(blocks) == 4  # conditions, tasks, first incomplete, versions
+    assert len(blocks) == 5  # conditions, tasks, beyond the papers, first incomplete, versions
     for block in blocks:
         columns = {row.replace("\\|", "").count("|") for row in block.splitlines()}
         assert len(columns) == 1
