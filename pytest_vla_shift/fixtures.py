@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_vla_shift.audits import Audit
     from pytest_vla_shift.pair import Pair
     from pytest_vla_shift.protocol.conditions import Condition
 
@@ -37,3 +40,24 @@ def pair(request: pytest.FixtureRequest, cell: str) -> Pair:
     from pytest_vla_shift.hooks import session_of
 
     return session_of(request.config).pair(request.node, cell)
+
+
+@pytest.fixture
+def audit(request: pytest.FixtureRequest) -> Iterator[Audit]:
+    """The audits of the module's suite; the test is skipped where no policy is evaluated."""
+    from pytest_vla_shift.hooks import find_session
+
+    session = find_session(request.config)
+    if session is None:
+        pytest.skip("a suite's audits run with a policy: --vla-policy=NAME, or vla-shift audit")
+    from pytest_vla_shift.audits import Audit
+    from pytest_vla_shift.collection import suite_reference
+    from pytest_vla_shift.protocol.errors import UsageError
+
+    try:
+        suite, _ = session.load_suite(suite_reference(request.node))
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from error
+    found = Audit(suite, session.run, session.engine, [request.config.rootpath])
+    yield found
+    found.close()

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_vla_shift.fixtures import cell, condition, pair
+from pytest_vla_shift.fixtures import audit, cell, condition, pair
 from pytest_vla_shift.options import add_options, asks_for_rollouts
 
-__all__ = ["cell", "condition", "pair"]
+__all__ = ["audit", "cell", "condition", "pair"]
 
 MARKERS = (
     "vla_suite(name_or_path): the suite that a test module runs: a shipped suite's name, or the"

@@ -72,6 +72,11 @@ class RobustnessSession:
         self._videos: VideoMaker | None = None
         self._listed: list[tuple[Suite, Cell]] = []
 
+    @property
+    def engine(self) -> Engine | None:
+        """What runs the rollouts; None before collection is done, or if no pair was asked for."""
+        return self._engine
+
     # Collection
 
     def load_suite(self, reference: str | Path) -> tuple[Suite, list[Cell]]:

@@ -143,7 +143,12 @@ def episodes_of(suite: Suite, cut: Cut, count: int) -> list[Episode]:
     for task_suite, task in suite.tasks:
         if cut.keeps_task(task_suite, task):
             numbers = suite.episodes[task_suite, task]
-            kept = [n for n in numbers if not cut.episodes or n in cut.episodes]
+            kept = [
+                number
+                for place, number in enumerate(numbers)
+                if (not cut.episodes or number in cut.episodes)
+                and (not cut.configurations or place in cut.configurations)
+            ]
             found += [Episode(task_suite, task, number) for number in kept[:count]]
     return found
 
