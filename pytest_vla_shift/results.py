@@ -29,8 +29,10 @@ from pytest_vla_shift.rollouts.manifest import (
     write_plan,
 )
 from pytest_vla_shift.rollouts.store import Store, archive, make_writable, record_files
+from pytest_vla_shift.statistics.integrity import IntegrityReport
 from pytest_vla_shift.statistics.pairs import planned_pairs
 from pytest_vla_shift.statistics.report import RunFacts, RunReport, build_report
+from pytest_vla_shift.statistics.run_integrity import audit_run
 
 HOPELESS = 3
 """Rollouts with an infrastructure error in a row, from the start, after which a run stops."""
@@ -56,6 +58,7 @@ class RunResults:
         self.session_id = uuid.uuid4().hex[:12]
         self.distributed = config.getoption("dist", "no") != "no"
         self.report: RunReport | None = None
+        self.integrity: IntegrityReport | None = None
         self._lock = _lock(run.directory)
         discard_plans(run.directory)
         check_manifest(run.directory)
@@ -192,13 +195,23 @@ class RunResults:
 
         self._store.refresh()
         pairs = planned_pairs(self._plan.nodes)
-        self.report = build_report(self._facts(), pairs, self._store.records())
+        records = self._store.records()
+        self.report = build_report(self._facts(), pairs, records)
+        with self._noting("the integrity audit"):
+            self.integrity = audit_run(self._plan, records, kept_plan_path(Path()).name)
         self._missing_nodes = [n for n in self._plan.nodes if n.node not in self._reported]
         with self._noting("a pytest_vla_aggregate hook"):
             self.config.hook.pytest_vla_aggregate(config=self.config, report=self.report)
         with self._noting("writing the summary and the Allure results"):
-            publish(self.run.directory, self.allure_directory, self.report, self._missing_nodes)
-        incomplete = self._missing_nodes or self._troubles
+            publish(
+                self.run.directory,
+                self.allure_directory,
+                self.report,
+                self._missing_nodes,
+                self.integrity,
+            )
+        sound = self.integrity is not None and self.integrity.passed
+        incomplete = self._missing_nodes or self._troubles or not sound
         if incomplete and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -256,10 +269,14 @@ class RunResults:
             return
         if self.report is None:
             return
+        from pytest_vla_shift.reporting.audit_tables import integrity_lines
         from pytest_vla_shift.reporting.tables import render
 
         terminal.section("robustness")
         terminal.write_line(render(self.report))
+        if self.integrity is not None:
+            for line in integrity_lines(self.integrity):
+                terminal.write_line(line, red=not self.integrity.passed)
         self._print_told(terminal)
         for trouble in self._troubles:
             terminal.write_line(trouble, red=True)

@@ -142,6 +142,24 @@ def integrity_table(report: IntegrityReport) -> str:
     return "\n".join([*lines, *_told(wrong)])
 
 
+def integrity_lines(report: IntegrityReport) -> list[str]:
+    """For the end of a run: one line if all is well; else what no other part of the report tells.
+
+    Missing rollouts and infrastructure errors are in every table already.
+    """
+    valid = sum(task.valid for task in report.tasks)
+    expected = sum(task.expected for task in report.tasks)
+    kinds = sum((Counter(task.problems) for task in report.tasks), Counter[str]())
+    told = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+    lines = wrap(f"integrity: {valid} of {expected} rollouts valid" + (f"; {told}" if told else ""))
+    wrong = [
+        f"{p.task} e{p.episode:02d} {p.condition}: {p.kind}: {p.message}"
+        for p in report.problems
+        if p.kind not in (Kind.MISSING, Kind.RUNTIME)
+    ]
+    return [*lines, *(_told(wrong) if wrong else ())]
+
+
 def _integrity_row(task: TaskIntegrity) -> str:
     shown = {str(kind) for _, kind in _COLUMNS}
     other = sum(count for kind, count in task.problems.items() if kind not in shown)

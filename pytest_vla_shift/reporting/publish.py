@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_vla_shift.reporting.allure_writer import write_aggregates, write_broken
-from pytest_vla_shift.reporting.summary import write_summary
+from pytest_vla_shift.reporting.summary import replace_file, write_summary
 from pytest_vla_shift.rollouts.manifest import PlannedNode
+from pytest_vla_shift.statistics.integrity import IntegrityReport
 from pytest_vla_shift.statistics.report import RunReport
 
 
@@ -16,16 +18,21 @@ def publish(
     allure_directory: Path | None,
     report: RunReport,
     unreported: Sequence[PlannedNode],
+    integrity: IntegrityReport | None,
 ) -> None:
-    """Write ``summary.md``, ``summary.json`` and the controller's own Allure results.
+    """Write ``summary.md``, ``summary.json``, the audit and the controller's own Allure results.
 
     Args:
         directory: the run's directory.
         allure_directory: the results folder, or None where allure-pytest is switched off.
         report: the run.
         unreported: nodes of the plan that pytest never reported, or whose worker crashed.
+        integrity: the audit of the run's rollouts; None if it could not be made.
     """
     write_summary(directory, report)
+    if integrity is not None:
+        text = json.dumps(integrity.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
+        replace_file(directory / "audit-integrity.json", text + "\n")
     if allure_directory is not None:
         write_aggregates(allure_directory, report)
         write_broken(

@@ -30,12 +30,13 @@ def write_summary(directory: Path, report: RunReport) -> tuple[Path, Path]:
     directory.mkdir(parents=True, exist_ok=True)
     text = json.dumps(report.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
     return (
-        _replace(directory / "summary.md", markdown(report)),
-        _replace(directory / "summary.json", text + "\n"),
+        replace_file(directory / "summary.md", markdown(report)),
+        replace_file(directory / "summary.json", text + "\n"),
     )
 
 
-def _replace(path: Path, text: str) -> Path:
+def replace_file(path: Path, text: str) -> Path:
+    """Write ``text`` in one step, so that a reader never sees half of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_text(text, "utf-8")

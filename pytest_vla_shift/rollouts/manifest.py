@@ -132,13 +132,14 @@ def read_plan(path: Path) -> SessionPlan | None:
         raw["protocols"],
         raw["grid"],
         raw["suites"],
-        tuple(_node(*node) for node in raw["nodes"]),
+        tuple(_node(node) for node in raw["nodes"]),
     )
 
 
-def _node(*parts: Any) -> PlannedNode:
+def _node(parts: list[Any]) -> PlannedNode:
     """A node as it was written; JSON knows no tuples."""
-    return PlannedNode(*(tuple(part) if isinstance(part, list) else part for part in parts))
+    fields: list[Any] = [tuple(part) if isinstance(part, list) else part for part in parts]
+    return PlannedNode(*fields)
 
 
 def check_manifest(directory: Path) -> None:

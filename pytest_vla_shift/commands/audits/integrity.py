@@ -26,12 +26,10 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
     """
     from pytest_vla_shift.commands.audits.output import write_json
     from pytest_vla_shift.protocol.errors import UsageError
-    from pytest_vla_shift.protocol.suite import parse_suite
     from pytest_vla_shift.reporting.audit_tables import integrity_table
     from pytest_vla_shift.rollouts.manifest import check_manifest, kept_plan_path, read_plan
     from pytest_vla_shift.rollouts.store import Store
-    from pytest_vla_shift.statistics.integrity import audit_integrity
-    from pytest_vla_shift.statistics.pairs import planned_pairs
+    from pytest_vla_shift.statistics.run_integrity import audit_run
 
     directory: Path = given.run
     check_manifest(directory)
@@ -42,18 +40,7 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
             f"{path} is not there: no run, or one of an older version. Run its command again: what"
             " is recorded is found, and the plan is written"
         )
-    suites = {name: parse_suite(text, f"{path}: {name}") for name, text in plan.suites.items()}
-    changed = [n for n, suite in suites.items() if suite.protocol_digest != plan.protocols.get(n)]
-    if changed:
-        raise UsageError(
-            f"{path}: suite {changed[0]!r} is now read as another protocol; audit the run with the"
-            " version that made it"
-        )
-    store = Store(directory, "audit")
-    cells = planned_pairs(plan.nodes)
-    report = audit_integrity(
-        cells, store.records(), suites, selection=len(cells) < sum(plan.grid.values())
-    )
+    report = audit_run(plan, Store(directory, "audit").records(), str(path))
     write_json(directory / "audit-integrity.json", report.to_json())
     out.write(f"integrity of {directory}\n{integrity_table(report)}\n")
     out.write(f"{directory / 'audit-integrity.json'}\n")
