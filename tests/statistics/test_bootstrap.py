@@ -111,3 +111,21 @@ def test_twelve_conditions_of_eighty_pairs_stay_far_below_a_second() -> None:
     # 0.03 to 0.1 s measured; scipy.stats.bootstrap condition by condition takes about eight times
     # as long. The bound is wide because the clock of a shared machine is not a stop-watch.
     assert time.process_time() - start < 0.5
+
+
+def test_episodes_may_be_called_anything_that_sorts_alike() -> None:
+    found = _differences(3)
+    renamed = {task: {7 * e + 3: d for e, d in rows.items()} for task, rows in found.items()}
+    both = macro_replicates({"a": found, "b": renamed})
+    assert np.array_equal(both["a"], both["b"])
+
+
+def test_other_names_of_episodes_move_an_interval_within_its_monte_carlo_error_only() -> None:
+    found = _differences(3)
+    turned = {task: {19 - e: d for e, d in rows.items()} for task, rows in found.items()}
+    both = macro_replicates({"a": found, "b": turned}, resamples=40_000)
+    assert both["a"].mean() == pytest.approx(both["b"].mean(), abs=0.002)
+    # Both lie on the lattice of multiples of 1/80.
+    assert percentile_interval(both["a"]) == pytest.approx(
+        percentile_interval(both["b"]), abs=1 / 80 + 1e-9
+    )
