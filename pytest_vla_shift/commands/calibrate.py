@@ -12,6 +12,7 @@ DESCRIPTION = (
 )
 
 CALIBRATIONS = {
+    "actuation": "open-loop tracking error of LIBERO-CTRL's actuation presets",
     "robot-pose": "spacing of LIBERO's released initial hands: LIBERO-CTRL's robot pose",
 }
 """Calibration -> its line of help. ``calibration/<name>.py`` has ``DESCRIPTION``,

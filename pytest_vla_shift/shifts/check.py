@@ -165,7 +165,8 @@ def _effect(
     acted, actions = False, b""
     if isinstance(shift, ActionShift):
         acted, actions = actions_effect(shift, level, draw, seed, where)
-    told, instructions = False, ()
+    told = False
+    instructions: tuple[str, ...] = ()
     if isinstance(shift, LanguageShift):
         told, instructions = sentences_effect(shift, level, draw, sentences, where)
     require((dict(level), dict(draw)) == given, "level or draw was changed by the shift")
