@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ _NEVER_EMPTY = ("suite", "task", "episode", "axis")
 UNSHIFTED = frozenset({CLEAN.name, NULL.name, NOMINAL.name})
 """Conditions without a level."""
 
-MOST_ROWS = 2_000_000
+MOST_ROWS = 1_000_000
 LONGEST_LINE = 100_000
 """Characters. A longer one is no row: the file is of another kind."""
 
@@ -171,6 +172,8 @@ def _no_number(text: str) -> float:
 
 def _check_columns(names: Sequence[str], required: Sequence[str], where: str) -> None:
     unknown = [name for name in names if name not in REQUIRED and name not in OPTIONAL]
+    if "" in unknown:
+        raise UsageError(f"{where}: a column without a name; pandas needs to_csv(index=False)")
     if unknown:
         raise UsageError(
             f"{where}: unknown column {unknown[0]!r}; there are {', '.join((*REQUIRED, *OPTIONAL))}"
@@ -231,7 +234,12 @@ def _success(cells: Mapping[str, Cell], where: str) -> bool | None:
 
 def _axis(cells: Mapping[str, Cell], where: str) -> str:
     """The axis; the names of a compound in sorted order, however they were written."""
-    text = _text(cells, "axis", where)
+    text = _optional_text(cells, "axis", where)
+    if not text:
+        raise UsageError(
+            f"{where}: 'axis' is empty; pandas reads the word null as nothing, unless it is told"
+            " keep_default_na=False"
+        )
     names = [name.strip() for name in text.split("+")]
     if len(set(names)) != len(names) or "" in names:
         raise UsageError(f"{where}: {text!r} is no compound of different axes")
@@ -272,7 +280,7 @@ def _optional_text(cells: Mapping[str, Cell], name: str, where: str) -> str:
     value = str(value)
     if not value.isprintable():
         raise UsageError(f"{where}: {name!r} holds what cannot be printed: {value!r}")
-    return value
+    return sys.intern(value)  # a name stands in thousands of rows
 
 
 def _whole(cells: Mapping[str, Cell], name: str, where: str) -> int | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import pandas
 import pytest
 
 from pytest_vla_shift.protocol.errors import UsageError
@@ -108,6 +110,8 @@ def test_byte_order_marks_and_windows_line_ends_are_no_part_of_a_table(tmp_path:
         (f'{HEADER}s,t,0,clean,,"1\n', "no CSV"),
         (f"{HEADER},t,0,clean,,1\n", "line 2: 'suite' is empty"),
         (f"{HEADER}s,t,,clean,,1\n", "line 2: 'episode' is empty"),
+        (f"{HEADER}s,t,0,,,1\n", "line 2: 'axis' is empty; pandas reads the word null"),
+        (f",{HEADER}0,s,t,0,clean,,1\n", "line 1: a column without a name"),
         (f"{HEADER}s,t,1.5,clean,,1\n", "line 2: 'episode' is '1.5', not a whole number"),
         (f"{HEADER}s,t,-1,clean,,1\n", "'episode' is '-1'"),
         (f"{HEADER}s,t,0,camera,,1\n", "line 2: no level for axis 'camera'"),
@@ -171,6 +175,20 @@ def test_files_that_cannot_be_read_are_usage_errors(tmp_path: Path, write: Write
     binary.write_bytes(b"PAR1\xff\xfe\x00")
     with pytest.raises(UsageError, match="not UTF-8 text"):
         read_table(binary)
+
+
+def test_a_table_that_pandas_wrote_is_read(tmp_path: Path, write: Write) -> None:
+    header = HEADER.strip() + ",milestones_done,milestones,error\n"
+    text = f"{header}s,t,0,clean,,1,2,2,\ns,t,0,null,,0,1,2,\ns,t,0,camera,L1,,,,lost\n"
+    source = write(text, "t.csv")
+    frame = pandas.read_csv(source, keep_default_na=False, na_values=[""])
+    frame.to_csv(tmp_path / "again.csv", index=False)
+    frame.to_json(tmp_path / "again.jsonl", orient="records", lines=True)
+    assert ",1.0,2.0,2.0," in (tmp_path / "again.csv").read_text()
+    expected = read_table(source)
+    assert read_table(tmp_path / "again.csv") == expected
+    found = read_table(tmp_path / "again.jsonl")
+    assert [replace(row, line=row.line + 1) for row in found] == list(expected)
 
 
 def test_the_format_may_be_said(write: Write) -> None:
