@@ -120,8 +120,8 @@ class ActionPipeline:
                 self._stages.append((shift, item))
         self._layout = layout
         self._rest = rest
-        # What each stage was given so far: a delay needs it.
-        self._histories: list[list[NDArray[np.float64]]] = [[] for _ in self._stages]
+        # What each stage was given so far, (k, D): a delay needs it.
+        self._histories = [np.empty((0, len(rest))) for _ in self._stages]
 
     def __bool__(self) -> bool:
         return bool(self._stages)
@@ -135,14 +135,17 @@ class ActionPipeline:
             ValueError: a stage answers with another shape, or with a number that is not finite.
         """
         out = np.array(chunk, dtype=np.float64)
-        for (shift, item), history in zip(self._stages, self._histories, strict=True):
-            for offset, action in enumerate(out.copy()):
-                history.append(action)
+        for index, (shift, item) in enumerate(self._stages):
+            commanded = np.concatenate([self._histories[index], out])
+            commanded.flags.writeable = False
+            self._histories[index] = commanded
+            first = len(commanded) - len(out)
+            for offset in range(len(out)):
                 command = Command(step + offset, item.seed, self._layout, self._rest)
-                given = np.stack(history)
+                given = commanded[: first + offset + 1]
                 done = np.asarray(shift.action(given, item.parameters, item.draw, command))
-                if done.shape != action.shape or not np.isfinite(done).all():
-                    raise ValueError(f"shift {shift.name!r} makes {action} into {done}")
+                if done.shape != out[offset].shape or not np.isfinite(done).all():
+                    raise ValueError(f"shift {shift.name!r} makes {given[-1]} into {done}")
                 out[offset] = done
         return out
 
