@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from pytest_vla_shift.protocol.conditions import CLEAN, SIMULTANEOUS
 from pytest_vla_shift.rollouts.record import JSON
 from pytest_vla_shift.statistics.aggregate import ConditionAggregate, aggregate
+from pytest_vla_shift.statistics.beyond import beyond
 from pytest_vla_shift.statistics.bootstrap import RESAMPLES, Differences, TaskName
 from pytest_vla_shift.statistics.bootstrap import SEED as PAIR_SEED
 from pytest_vla_shift.statistics.cluster import REPLICATES, SEED
 from pytest_vla_shift.statistics.compound import compound
-from pytest_vla_shift.statistics.estimands import MacroInterval, new_tasks
-from pytest_vla_shift.statistics.floor import FloorContrast, against_floor
-from pytest_vla_shift.statistics.multiple import benjamini_hochberg, holm
+from pytest_vla_shift.statistics.estimands import MacroInterval
+from pytest_vla_shift.statistics.floor import FloorContrast
 from pytest_vla_shift.statistics.outcomes import Outcome, Outcomes
 from pytest_vla_shift.statistics.pairs import PairRow, PlannedPair
 from pytest_vla_shift.statistics.replication import ReplicationReport, replication
@@ -274,41 +274,21 @@ def _conditions(block: Block, how: _Bootstrap) -> tuple[ConditionStatistics, ...
     }
     flat = [pair for found in pairs.values() for pair in found]
     rates = aggregate(flat, resamples=how.resamples, seed=how.pair_seed)
-    shifted = [item for item in rates if not item.is_null and item.mcnemar is not None]
-    family = [item.mcnemar for item in shifted if item.mcnemar is not None]
-    adjusted = {
-        item.condition: both
-        for item, both in zip(
-            shifted, zip(holm(family), benjamini_hochberg(family), strict=True), strict=True
+    differences = {cells[0].planned.condition: _measured(cells) for cells in pairs.values()}
+    more = beyond(
+        rates,
+        differences,
+        resamples=how.resamples,
+        pair_seed=how.pair_seed,
+        replicates=how.replicates,
+        task_seed=how.task_seed,
+    )
+    return tuple(
+        ConditionStatistics(
+            item, found.new_tasks, found.holm, found.benjamini_hochberg, found.floor
         )
-    }
-    null = next((_measured(pairs[key]) for key in pairs if key[0] == "null"), None)
-    out: list[ConditionStatistics] = []
-    for item in rates:
-        key: Name = (item.axis or item.condition, item.level)
-        differences = _measured(pairs[key])
-        p = adjusted.get(item.condition)
-        out.append(
-            ConditionStatistics(
-                rates=item,
-                new_tasks=new_tasks(differences, replicates=how.replicates, seed=how.task_seed)
-                if differences
-                else None,
-                holm=p[0] if p else None,
-                benjamini_hochberg=p[1] if p else None,
-                floor=against_floor(
-                    differences,
-                    null,
-                    resamples=how.resamples,
-                    pair_seed=how.pair_seed,
-                    replicates=how.replicates,
-                    task_seed=how.task_seed,
-                )
-                if null is not None and not item.is_null
-                else None,
-            )
-        )
-    return tuple(out)
+        for item, found in zip(rates, more, strict=True)
+    )
 
 
 def _measured(pairs: Sequence[PairRow]) -> Differences:
