@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vla_shift.protocol.conditions import SIMULTANEOUS
 from pytest_vla_shift.protocol.errors import UsageError
 
 if TYPE_CHECKING:
@@ -215,6 +214,7 @@ def _cut(config: pytest.Config) -> Cut:
 
 
 def _extras(config: pytest.Config) -> Extras:
+    from pytest_vla_shift.protocol.conditions import SIMULTANEOUS
     from pytest_vla_shift.protocol.plan import Extras
 
     compounds = []

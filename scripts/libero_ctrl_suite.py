@@ -1,7 +1,7 @@
-"""Writes the shipped suite ``libero_ctrl``: which 10 of each task's 50 initial states are evaluated.
+"""Writes the shipped suite ``libero_ctrl``: the 10 initial states of each task that it evaluates.
 
-The paper chooses them at random once and does not say which; so do we, by the seed below. Run it to
-see that the file in the package is what this script writes:
+The paper chooses them at random once and does not say which; so do we, by the seed below. Run it
+to see that the file in the package is what this script writes:
 ``python -m scripts.libero_ctrl_suite | diff - pytest_vla_shift/protocol/suites/libero_ctrl.toml``.
 """
 
@@ -17,13 +17,13 @@ STATES, CONFIGURATIONS = 50, 10
 SEED = 0
 
 HEADER = f"""\
-# LIBERO-CTRL (section 3.1): 40 tasks x 10 configurations, six axes and all of them at once, at three
-# levels: 8,400 cells, and with --vla-nominal a nominal pass over all 2,000 released initial states.
+# LIBERO-CTRL (section 3.1): 40 tasks x 10 configurations, six axes and all of them at once, at
+# three levels: 8,400 cells, and with --vla-nominal all 2,000 released initial states clean.
 #
 # A configuration is one initial state with one preset of every axis: the j-th listed initial state
-# of a task goes with preset j, at every level. The states were drawn once, {CONFIGURATIONS} of {STATES} a task without
-# repetition and listed in ascending order, from NumPy's PCG64 with a seed of its own for each task,
-# the first 32 bits of SHA-256 over ["libero_ctrl", {SEED}, task suite, task]. They are frozen:
+# of a task goes with preset j, at every level. The states were drawn once, {CONFIGURATIONS} of {STATES} a task
+# without repetition and listed in ascending order, by NumPy's PCG64 with a seed for each task: the
+# first 32 bits of SHA-256 over ["libero_ctrl", {SEED}, task suite, task]. They are frozen:
 # scripts/libero_ctrl_suite.py writes this file, and a test compares.
 schema = 1
 name = "libero_ctrl"
