@@ -14,7 +14,7 @@ from pytest_vla_shift.protocol.suite import Suite, load_suite, shipped_text
 from scripts.libero_ctrl_suite import suite_text
 
 PUBLISHED = tomllib.loads(
-    (Path(__file__).parents[1] / "statistics" / "published_libero_ctrl.toml").read_text("utf-8")
+    (Path(__file__).with_name("published_libero_ctrl.toml")).read_text("utf-8")
 )
 
 
