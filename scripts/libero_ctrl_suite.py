@@ -21,9 +21,9 @@ HEADER = f"""\
 # three levels: 8,400 cells, and with --vla-nominal all 2,000 released initial states clean.
 #
 # A configuration is one initial state with one preset of every axis: the j-th listed initial state
-# of a task goes with preset j, at every level. The states were drawn once, {CONFIGURATIONS} of {STATES}
-# a task without repetition and listed in ascending order, by NumPy's PCG64 with a seed for each task: the
-# first 32 bits of SHA-256 over ["libero_ctrl", {SEED}, task suite, task]. They are frozen:
+# of a task goes with preset j, at every level. The states of a task were drawn once, 10 of its 50
+# without repetition, and are listed in ascending order. NumPy's PCG64 drew them, with the first 32
+# bits of SHA-256 over ["libero_ctrl", {SEED}, task suite, task] as its seed. They are frozen:
 # scripts/libero_ctrl_suite.py writes this file, and a test compares.
 schema = 1
 name = "libero_ctrl"
