@@ -7,10 +7,11 @@ import pytest
 
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
 from pytest_vla_shift.shifts.apply import load_shift
-from pytest_vla_shift.shifts.protocol import Intervention
+from pytest_vla_shift.shifts.protocol import Intervention, Parameters
 from pytest_vla_shift.simulators.protocol import SimulatorSettings
 from tests.fakes import toy_policies, toy_simulator
 from tests.fakes.toy_simulator import HORIZON, NAME, SETTLE_STEPS, Toy
+from tests.shifts.libero_ctrl import LEVELS
 
 SETTINGS = SimulatorSettings(NAME, env_seed=7, cameras=("front", "wrist"), height=32, width=32)
 
@@ -93,8 +94,11 @@ def test_the_picture_is_scaled_by_brightness() -> None:
     assert abs(float(after.mean()) / float(before.mean()) - 0.5) < 0.02
 
 
-def test_the_four_real_axes_touch_the_toy() -> None:
-    levels: dict[str, tuple[dict[str, float], dict[str, float] | None]] = {
+def test_the_real_axes_touch_the_toy() -> None:
+    levels: dict[str, tuple[Parameters, dict[str, float] | None]] = {
+        "camera_pose": (LEVELS["camera"]["L3"], None),
+        "lighting": (LEVELS["lighting"]["L3"], None),
+        "robot_pose": (LEVELS["robot_pose"]["L3"], None),
         "illumination": ({"alpha": 0.4}, {}),
         "camera_orientation": ({"theta_max_deg": 10.0}, None),
         "base": ({"sigma_xy_m": 0.1, "sigma_yaw_deg": 10.0}, None),
@@ -113,4 +117,4 @@ def test_the_four_real_axes_touch_the_toy() -> None:
         after = simulator.observe(("front", "wrist")).images
         assert not np.array_equal(before["front"], after["front"]), name
         same_wrist = np.array_equal(before["wrist"], after["wrist"])
-        assert same_wrist == (name == "camera_orientation"), name
+        assert same_wrist == name.startswith("camera"), name
