@@ -114,12 +114,19 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
     tasks = json.dumps(TASKS[TASK_SUITE][: given.tasks])
     suite = parse_suite(SUITE.format(tasks=tasks, episodes=given.episodes), "calibrate actuation")
     notes: list[str] = []
-    rows = list(measure(suite, Scripted(), notes.append))
+    rows: list[Row] = []
+    for row in measure(suite, Scripted(), notes.append):
+        if not given.json and (
+            not rows or (row.task, row.episode) != (rows[-1].task, rows[-1].episode)
+        ):
+            out.write(f"{row.task} episode {row.episode}: {row.steps} commands\n")
+            out.flush()
+        rows.append(row)
     if given.json:
         json.dump({"replays": [asdict(row) for row in rows], "left_out": notes}, out, indent=1)
         out.write("\n")
     else:
-        out.writelines(line + "\n" for line in (*table(rows), *notes))
+        out.writelines(line + "\n" for line in (*notes, "", *table(rows)))
     return 0 if rows else 1
 
 
