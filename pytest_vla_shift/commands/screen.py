@@ -145,7 +145,7 @@ def _suite_text(suite: Suite, spec: PolicySpec, state: ScreeningState) -> str:
     return with_tasks(
         suite,
         name=f"{suite.name}_{re.sub(r'[^a-z0-9]+', '_', spec.name.lower()).strip('_')}",
-        title=f"{suite.title}, tasks retained for {spec.name}",
+        title=f"Protocol of {suite.name} for the tasks retained for {spec.name}",
         tasks=state.retained,
         horizons={**suite.horizons, **suite.screening.horizons},
         comment=(

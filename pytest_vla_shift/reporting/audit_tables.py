@@ -62,10 +62,9 @@ def severity_table(report: SeverityReport) -> str:
     growing = [axis for axis, promised in sorted(report.axes.items()) if promised]
     lines.append("pixel change: mean absolute difference from clean after settling, 0 to 255")
     shrinking = any("does not grow" in problem for problem in report.across_levels)
-    lines += wrap(
-        f"must grow with the level on {', '.join(growing) or 'no axis'}:"
-        f" {'it does not' if shrinking else 'it does'}"
-    )
+    if growing:
+        told = "it does not" if shrinking else "it does"
+        lines += wrap(f"must grow with the level on {', '.join(growing)}: {told}")
     wrong = [
         f"{record.task} e{record.episode:02d} {record.condition}: {problem}"
         for record in report.records

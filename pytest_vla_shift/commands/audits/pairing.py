@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from pytest_vla_shift.commands import arguments
+
+if TYPE_CHECKING:
+    from pytest_vla_shift.rollouts.pairing_audit import SeedRecord, StartRecord
 
 DESCRIPTION = (
     "Restore episodes again after other work and compare fingerprints; run clean rollouts twice"
@@ -71,11 +74,19 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
             cut=cut,
             episodes=len(cut.episodes) or EPISODES,
             steps=given.steps,
+            progress=lambda record: _progress(out, record),
         )
     finally:
         simulator.close()
         policy.close()
     write_json(directory / "audit-pairing.json", report.to_json())
-    out.write(pairing_table(report) + "\n")
+    out.write("\n" + pairing_table(report) + "\n")
     out.write(f"{directory / 'audit-pairing.json'}\n")
     return 0 if report.passed else 1
+
+
+def _progress(out: TextIO, record: StartRecord | SeedRecord) -> None:
+    what = "start" if hasattr(record, "between") else "actions"
+    told = "repeats" if record.passed else record.error or "does not repeat"
+    out.write(f"  {record.task} e{record.episode:02d} {what}: {told}\n")
+    out.flush()
