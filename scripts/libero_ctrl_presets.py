@@ -26,7 +26,8 @@ shuffled by a documented seed:
 The seeds of the turned arrangements are the smallest that keep every preset from being nearly one
 coordinate alone (:data:`LARGEST`), and with which every configuration can be posed at L3: for the
 camera that is :data:`STEEPEST`; for the robot pose, that in none of the 400 configurations any part
-of the arm comes within 1 cm of anything, before or after the objects have settled. The camera and
+of the arm comes within 1 cm of anything, before or after the objects have settled, or is hit by
+what settles (in LIBERO's living rooms things first spring up from the table). The camera and
 lighting have five coordinates each and so the same list of seeds; they take different ones.
 benchmarks/libero_ctrl_feasibility.py poses them all.
 """
@@ -56,7 +57,7 @@ DECIMALS = 9
 SEEDS = {
     "camera": 21,
     "lighting": 2,
-    "robot_pose": 9,
+    "robot_pose": 153,
     "sensor": 0,
     "actuation": 0,
     "bias": 0,
