@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import traceback
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,8 @@ import pytest
 from pytest_vla_shift import __version__
 from pytest_vla_shift.options import RunConfig
 from pytest_vla_shift.outcomes import ReportFacts, facts_of
-from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.reporting.progress import Progress
+from pytest_vla_shift.rollouts.lock import held
 from pytest_vla_shift.rollouts.manifest import (
     PlannedNode,
     SessionPlan,
@@ -59,7 +58,8 @@ class RunResults:
         self.distributed = config.getoption("dist", "no") != "no"
         self.report: RunReport | None = None
         self.integrity: IntegrityReport | None = None
-        self._lock = _lock(run.directory)
+        self._lock = ExitStack()
+        self._lock.enter_context(held(run.directory))
         discard_plans(run.directory)
         check_manifest(run.directory)
         self.set_aside = record_files(run.directory) if run.fresh else ()
@@ -309,21 +309,7 @@ class RunResults:
         """Give the directory back."""
         plan_path(self.run.directory, self.session_id).unlink(missing_ok=True)
         self._store.close()
-        os.close(self._lock)
-
-
-def _lock(directory: Path) -> int:
-    """Hold the run's directory alone; the kernel lets go of it when the process ends."""
-    make_writable(directory)
-    handle = os.open(directory / "run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise UsageError(
-            f"another run is writing to {directory}; wait for it, or choose another --vla-run"
-        ) from None
-    return handle
+        self._lock.close()
 
 
 def _short(path: Path) -> str:

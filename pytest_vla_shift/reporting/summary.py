@@ -89,10 +89,12 @@ def _suite(suite: SuiteReport) -> Iterable[str]:
         yield f"**{escape(missing_line(suite))}**"
     yield condition_table(suite.conditions)
     yield (
+        f"{_broken(suite.conditions)}"
         "Success rates and ΔSR = SR clean - SR shifted weigh tasks alike; a positive ΔSR is a"
-        " degradation. Progress and g1 (the share that stopped before the first milestone) are"
-        " over S→F pairs. The null row is the clean condition run again: the flip floor. F→S is"
-        " a changed outcome, not an improvement."
+        " degradation. Over S→F pairs: mean progress, g1 (the share that stopped before the first"
+        " milestone), and pairs with all milestones latched and yet no official success. The null"
+        " row is the clean condition run again: the flip floor. F→S is a changed outcome, not an"
+        " improvement."
         + (
             " \\* No width in the bootstrap: Tango's score interval of the pooled difference."
             if any(item.degenerate for item in suite.conditions)
@@ -121,11 +123,20 @@ def _suite(suite: SuiteReport) -> Iterable[str]:
         yield incomplete
 
 
+def _broken(conditions: Sequence[ConditionAggregate]) -> str:
+    """S>F over all shifted conditions, as RoboCasa-Shift counts its cohort."""
+    shifted = [item for item in conditions if not item.is_null and not item.replicate]
+    if not shifted:
+        return ""
+    total = sum(item.sf for item in shifted)
+    return f"{total} S→F over {numbers.plural(len(shifted), 'shifted condition')}. "
+
+
 def condition_table(conditions: Sequence[ConditionAggregate]) -> str:
     """One row a condition."""
     header = (
         *("condition", "pairs", "errors", "SR clean", "SR shifted", "ΔSR [95 %]"),
-        *("S→S", "S→F", "F→S", "F→F", "changed", "McNemar p", "progress", "g1"),
+        *("S→S", "S→F", "F→S", "F→F", "changed", "McNemar p", "progress", "g1", "all latched"),
     )
     return table(
         header,
@@ -141,6 +152,7 @@ def condition_table(conditions: Sequence[ConditionAggregate]) -> str:
                 numbers.p_value(item.mcnemar),
                 numbers.rate(item.depth.progress),
                 numbers.percent(item.depth.first_stage),
+                str(item.depth.complete) if item.depth.pairs else numbers.NONE,
             )
             for item in conditions
         ),

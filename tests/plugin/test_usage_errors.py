@@ -80,7 +80,7 @@ def test_a_wrong_suite_is_a_usage_error_that_names_the_file_and_the_field(
 
 @pytest.mark.parametrize(
     "mark, message",
-    [("()", "takes one text"), ("('no_such_suite')", "shipped suites: quickstart")],
+    [("()", "takes one text"), ("('no_such_suite')", "shipped suites: libero_ctrl, quickstart")],
 )
 def test_a_wrong_suite_mark_is_a_usage_error(tmp_path: Path, mark: str, message: str) -> None:
     module = (
