@@ -215,7 +215,7 @@ def table(rows: Sequence[Row]) -> list[str]:
     import numpy as np
 
     def line(title: str, chosen: Sequence[Row], published: str) -> str:
-        cells = [f"{title:<22}{len(chosen):>8}"]
+        cells = [f"{title:<26}{len(chosen):>8}"]
         for values in ([row.mean_mm for row in chosen], [row.peak_mm for row in chosen]):
             low, middle, high = np.percentile(values, [25, 50, 75])
             cells.append(f"{middle:8.1f} ({low:5.1f} to {high:5.1f})")
@@ -228,7 +228,7 @@ def table(rows: Sequence[Row]) -> list[str]:
         f" {np.mean(list(steps.values())) if steps else 0:.0f} steps in the mean; distances in mm,"
         " median (quartiles)",
         "",
-        f"{'':<22}{'replays':>8}{'mean over time':>25}{'largest':>25}{'published':>12}",
+        f"{'':<26}{'replays':>8}{'mean over time':>25}{'largest':>25}{'published':>12}",
     ]
     for radius in sorted({row.radius for row in presets}):
         chosen = [row for row in presets if row.radius == radius]
