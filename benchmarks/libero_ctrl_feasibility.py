@@ -2,9 +2,9 @@
 
     MUJOCO_GL=egl python benchmarks/libero_ctrl_feasibility.py [--tasks N] [--configurations N]
 
-Without options two tasks of each suite with three configurations each, about two minutes. All 400
-(``--tasks 10 --configurations 10``) take about half an hour. Prints what is wrong, the worst figure
-of each level, and how many poses are as they should be; exit code 1 if one is not.
+Without options two tasks of each suite with three configurations each, about a minute. All 400
+(``--tasks 10 --configurations 10``) take about a quarter of an hour. Prints what is wrong, the
+worst figure of each level, and how many poses are as they should be; exit code 1 if one is not.
 
 Robot pose, compared with the clean arm after the suite's settle steps: the pose is reached
 (residual below 1e-5 m), no object stands elsewhere by more than 1 mm, every predicate is the same,
