@@ -36,6 +36,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.plugin_load
 	$(BIN)/python -m benchmarks.boundary_overhead
 	$(BIN)/python -m benchmarks.libero_step
+	$(BIN)/python -m benchmarks.compound_bootstrap
 
 expert-table: $(READY)
 	for suite in libero_object libero_spatial libero_goal; do \

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pytest_vla_shift.reporting import compounds, numbers
 from pytest_vla_shift.statistics.compound import CompoundRates, CompoundReport
 from pytest_vla_shift.statistics.estimands import MacroInterval
-from pytest_vla_shift.statistics.suite_compounds import CompoundLevel
+from pytest_vla_shift.statistics.suite_compounds import CompoundLevel, ReplicationLevel
 from pytest_vla_shift.statistics.table_report import (
     BlockStatistics,
     ConditionStatistics,
-    ReplicationLevel,
     TableReport,
 )
 

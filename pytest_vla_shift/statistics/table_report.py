@@ -17,8 +17,8 @@ from pytest_vla_shift.statistics.estimands import MacroInterval
 from pytest_vla_shift.statistics.floor import FloorContrast
 from pytest_vla_shift.statistics.outcomes import Outcome, Outcomes
 from pytest_vla_shift.statistics.pairs import PairRow, PlannedPair
-from pytest_vla_shift.statistics.replication import ReplicationReport, replication
-from pytest_vla_shift.statistics.suite_compounds import CompoundLevel
+from pytest_vla_shift.statistics.replication import replication
+from pytest_vla_shift.statistics.suite_compounds import CompoundLevel, ReplicationLevel
 from pytest_vla_shift.statistics.table import LongRow
 from pytest_vla_shift.statistics.table_grid import Block, Name, Place, blocks, single
 
@@ -51,16 +51,6 @@ class ConditionStatistics:
     holm: float | None
     benjamini_hochberg: float | None
     floor: FloorContrast | None
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicationLevel:
-    """One compound at one level with another policy seed, against replicate 0."""
-
-    axis: str
-    level: str
-    replicate: int
-    report: ReplicationReport
 
 
 @dataclass(frozen=True, slots=True)
