@@ -217,6 +217,8 @@ def test_a_platform_without_headless_drawing_is_told(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)
+    # Set by whatever imported robosuite in this process before.
+    monkeypatch.delenv("PYOPENGL_PLATFORM", raising=False)
     (found,) = [f for f in graphics._settings(value) if f.status == "missing"]
     assert found.mend == "export MUJOCO_GL=egl"
 
