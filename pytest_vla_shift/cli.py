@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -21,6 +22,9 @@ COMMANDS = {
 """Command -> its line of help. ``commands/<name>.py`` has ``add_arguments(parser)`` and
 ``run(given, out) -> int``, and imports nothing heavy until it runs."""
 
+INTERRUPTED = 130
+"""The shell's code for a program that Ctrl-C ended."""
+
 USAGE_ERROR = 2
 """argparse's own exit code for a command line that cannot be understood."""
 
@@ -32,14 +36,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after ``vla-shift``; those of the process if None.
 
     Returns:
-        The exit code: 0; 1 if the command found what must not be; 2 for usage.
+        The exit code: 0; 1 if the command found what must not be; 2 for usage; 130 if interrupted.
     """
     given = _parser().parse_args(arguments)
     try:
         code: int = _module(given.command).run(given, sys.stdout)
+        sys.stdout.flush()
     except UsageError as error:
         print(f"vla-shift {given.command}: {error}", file=sys.stderr)
         return USAGE_ERROR
+    except KeyboardInterrupt:
+        print(f"vla-shift {given.command}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; Python must not try to write the rest at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     return code
 
 

@@ -12,6 +12,8 @@ from pytest_vla_shift.protocol.conditions import NOMINAL, NULL
 from pytest_vla_shift.protocol.plan import Cell
 from pytest_vla_shift.protocol.suite import Suite
 from pytest_vla_shift.rollouts.record import JSON, RolloutRecord, StageResult
+from pytest_vla_shift.shifts.apply import cached_shift
+from pytest_vla_shift.shifts.kinds import Metric, offset_words
 from pytest_vla_shift.statistics.pairs import Transition
 
 
@@ -104,8 +106,11 @@ class Pair:
     def _shifts(self) -> list[str]:
         """One line an axis."""
         if self.cell.condition.name == NULL.name:
-            seed = "another policy seed" if self.shifted.seed_note == "other" else "nothing"
-            return [f"null arm: the clean condition again, {seed} changed"]
+            other = self.shifted.seed_note == "other"
+            return [
+                "null arm: the clean condition again, "
+                + ("with another policy seed" if other else "with nothing changed")
+            ]
         lines = [describe(intervention) for intervention in self.shifted.interventions]
         return lines + [f"{axis}: {why}" for axis, why in self.shifted.identities.items()]
 
@@ -114,18 +119,15 @@ def describe(intervention: object) -> str:
     """An intervention's axis, magnitudes and draw in one line."""
     if not isinstance(intervention, dict):
         return str(intervention)
+    shift = cached_shift(str(intervention["shift"]))
+    if isinstance(shift, Metric):
+        words = offset_words(shift, intervention["parameters"], intervention["draw"])
+        return f"{intervention['axis']} {intervention['level']}, {words}"
     parts = [f"{intervention['axis']} {intervention['level']}:"]
-    parts.append(_numbers(_magnitudes(intervention["parameters"])))
+    parts.append(_numbers(intervention["parameters"]))
     if intervention["draw"]:
         parts.append(f"(draw {_numbers(intervention['draw'])})")
     return " ".join(parts)
-
-
-def _magnitudes(parameters: JSON) -> JSON:
-    """What tells a level from the next: the scales that all its levels share are left out."""
-    if not isinstance(parameters, dict) or "radius" not in parameters:
-        return parameters
-    return {name: value for name, value in parameters.items() if not name.startswith("sigma_")}
 
 
 def _numbers(values: JSON) -> str:

@@ -24,8 +24,8 @@ _LEGEND = (
     "Sind, Scnj: success expected of the single axes if independent, and of all of them on one"
     " configuration. Ssim: success of the compound. D = Scnj - Sind, I = Ssim - Scnj = Rc - Re."
     " Re: emergent failures (each axis alone succeeds, the compound fails). Rc: compensated"
-    " successes (some axis alone fails, the compound succeeds). Rd = Re + Rc. Intervals resample"
-    " whole tasks."
+    " successes (some axis alone fails, the compound succeeds). Rd = Re + Rc. Rates are over all"
+    " configurations alike. Intervals resample whole tasks."
 )
 _BOUNDARY = (
     "! Scnj or Ssim is within 5 points of 0 or 1: few further changes are possible in one"
@@ -61,6 +61,8 @@ def terminal(items: Sequence[CompoundLevel], width: int) -> list[str]:
     notes = [_LEGEND]
     if any(item.report.all.i.degenerate for item in items):
         notes.append(_STAR)
+    if any(item.report.all.tasks == 1 for item in items):
+        notes.append("A single task cannot be resampled: no interval.")
     if any(item.report.all.near_boundary for item in items):
         notes.append(_BOUNDARY)
     notes += [dropped_line(item) for item in items if item.report.dropped]

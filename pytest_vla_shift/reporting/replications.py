@@ -28,7 +28,7 @@ def terminal(items: Sequence[ReplicationLevel], width: int) -> list[str]:
             f"{word} {_value(rate, changes[rate].first)} > {_value(rate, changes[rate].second)}"
             for rate, word in SHOWN.items()
         )
-        lines.append(f"another policy seed, {item.axis} {item.level}: {told}")
+        lines.append(f"run again (replicate {item.replicate}), {item.axis} {item.level}: {told}")
     filled = [textwrap.fill(line, width, subsequent_indent="  ") for line in lines]
     return ["", *filled] if filled else []
 
@@ -37,7 +37,8 @@ def markdown(items: Sequence[ReplicationLevel]) -> Iterator[str]:
     """Every rate in both evaluations, the change with its interval, and self-agreement."""
     for item in items:
         report = item.report
-        yield f"### Another policy seed: {escape(item.axis)} {escape(item.level)}"
+        name = escape(f"{item.axis} {item.level}")
+        yield f"### Run again (replicate {item.replicate}): {name}"
         yield table(
             ("rate", "first", "second", "change [95 %]"),
             (

@@ -16,7 +16,7 @@ from typing import Any
 from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.rollouts.record import JSON
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +149,14 @@ def check_manifest(directory: Path) -> None:
     written anew.
 
     Raises:
-        UsageError: it was written by another version of this package.
+        UsageError: it was written by another version of this package, or cannot be opened.
     """
     try:
         raw = json.loads((directory / "run.json").read_text("utf-8"))
     except (FileNotFoundError, ValueError):
         return
+    except OSError as error:
+        raise UsageError(f"{directory} is no run's directory: {error}") from error
     found = raw.get("schema") if isinstance(raw, dict) else None
     if found is not None and found != SCHEMA:
         raise UsageError(

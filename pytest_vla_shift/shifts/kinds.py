@@ -143,6 +143,16 @@ class Metric(Magnitudes):
         }
 
 
+def offset_words(shift: Metric, level: Parameters, draw: Draw) -> str:
+    """``radius 8: azimuth -15.0 deg, distance +0.21 m``: what the offsets are, for people."""
+    told = []
+    for name, offset in shift.offsets(level, draw).items():
+        unit = shift.scales[name].rpartition("_")[2]
+        if offset:
+            told.append(f"{name} {offset:+.3g} {unit}")
+    return f"radius {level['radius']:g}: {', '.join(told)}"
+
+
 def variate(draw: Draw, name: str) -> float:
     """The unit variate ``name`` of a draw.
 

@@ -25,6 +25,7 @@ from pytest_vla_shift.statistics.pairs import PairRow, PairTable, PlannedPair, p
 from pytest_vla_shift.statistics.suite_compounds import (
     CompoundLevel,
     ReplicationLevel,
+    compounds_without_axes,
     nominal_by_task,
     suite_compounds,
     suite_replications,
@@ -208,7 +209,12 @@ def build_report(
         _suite(name, facts, table, [c for c in conditions if c.suite == name], records)
         for name in names
     )
-    notes = (*facts.notes, *_notes(facts, suites), *_identities(table.rows))
+    notes = (
+        *facts.notes,
+        *_notes(facts, suites),
+        *_identities(table.rows),
+        *_without_axes(names, table),
+    )
     return RunReport(facts, notes, suites, resamples, seed)
 
 
@@ -234,10 +240,7 @@ def _suite(
     clean = [records[key] for key in clean_keys if key in records]
     asked = [cell for cell in planned if _is_nominal(cell)]
     nominal = nominal_pass(asked, records)
-    compared = PairTable(
-        tuple(row for row in rows if not _is_nominal(row.planned)),
-        tuple(gap for gap in gaps if not _is_nominal(gap.planned)),
-    )
+    compared = _of_suite(name, table)
     if nominal is not None:
         kinds.update(dict(nominal.error_kinds))
     found = suite_compounds(compared, _reference(compared, asked, records))
@@ -330,6 +333,23 @@ def _identities(rows: Iterable[PairRow]) -> list[str]:
     ]
 
 
+def _without_axes(suites: Iterable[str], table: PairTable) -> list[str]:
+    """A compound that was run and has no table must not vanish without a word."""
+    return [
+        f"{suite}: {sentence}."
+        for suite in suites
+        for sentence in compounds_without_axes(_of_suite(suite, table))
+    ]
+
+
+def _of_suite(name: str, table: PairTable) -> PairTable:
+    """The compared pairs of one suite."""
+    return PairTable(
+        tuple(r for r in table.rows if r.planned.suite == name and not _is_nominal(r.planned)),
+        tuple(g for g in table.missing if g.planned.suite == name and not _is_nominal(g.planned)),
+    )
+
+
 def _notes(facts: RunFacts, suites: Sequence[SuiteReport]) -> list[str]:
     notes: list[str] = []
     if facts.privileged:
@@ -347,7 +367,8 @@ def _notes(facts: RunFacts, suites: Sequence[SuiteReport]) -> list[str]:
         if suite.null is None and suite.conditions:
             notes.append(f"{suite.suite}: no {NULL} condition was run, the flip floor is unknown.")
         for condition in suite.conditions:
-            where = f"{suite.suite} {condition.condition}"
+            again = f" r{condition.replicate}" if condition.replicate else ""
+            where = f"{suite.suite} {condition.condition}{again}"
             if not condition.pairs:
                 notes.append(f"{where}: no pair was measured.")
             elif condition.unmeasured_tasks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -45,23 +46,46 @@ def suite_compounds(
         nominal: task -> successes and rollouts of a nominal pass over the same tasks, the
             reference of the losses; None for the clean rollouts of the configurations.
     """
-    planned = [row.planned for row in table.rows] + [gap.planned for gap in table.missing]
-    wanted = sorted(
-        {
-            (cell.replicate, cell.axis, cell.level, cell.axes)
-            for cell in planned
-            if len(cell.axes) > 1 and cell.axis is not None and cell.level is not None
-        }
-    )
     found: list[CompoundLevel] = []
-    for replicate, axis, level, axes in wanted:
-        here = {c.axis for c in planned if (c.replicate, c.level) == (replicate, level)}
-        if not here.issuperset(axes):
+    for (replicate, axis, level, axes), absent in _wanted(table):
+        if absent:
             continue
         outcomes = level_outcomes(table, level, replicate, {*axes, axis})
         report = compound(outcomes, axes, axis, clean=CLEAN, nominal=nominal)
         found.append(CompoundLevel(axis, level, replicate, report))
     return tuple(found)
+
+
+def compounds_without_axes(table: PairTable) -> list[str]:
+    """One sentence for each compound that has no report, and which single axes it lacks."""
+    return [
+        f"{axis} {level}{f' r{replicate}' if replicate else ''} has no compound table:"
+        f" {', '.join(absent)} alone {'is' if len(absent) == 1 else 'are'} not in this run"
+        for (replicate, axis, level, _), absent in _wanted(table)
+        if absent
+    ]
+
+
+Wanted = tuple[int, str, str, tuple[str, ...]]
+"""Replicate, compound, level and axes."""
+
+
+def _wanted(table: PairTable) -> list[tuple[Wanted, list[str]]]:
+    """Every compound of the plan, and the single axes at its level that are not in it."""
+    planned = [row.planned for row in table.rows] + [gap.planned for gap in table.missing]
+    compounds: set[Wanted] = set()
+    singles: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
+    for cell in planned:
+        if cell.axis is None or cell.level is None:
+            continue
+        if len(cell.axes) > 1:
+            compounds.add((cell.replicate, cell.axis, cell.level, cell.axes))
+        else:
+            singles[cell.replicate, cell.level].add(cell.axis)
+    return [
+        (wanted, [axis for axis in wanted[3] if axis not in singles[wanted[0], wanted[2]]])
+        for wanted in sorted(compounds)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,12 @@ def test_a_run_without_compounds_says_nothing_of_them(tmp_path: Path) -> None:
 def test_a_compound_without_its_single_axes_has_no_statistics() -> None:
     cells = [planned("pick", 0, "simultaneous-L1", axes=AXES)]
     cells += [planned("pick", 0, "camera-L1"), planned("pick", 0, "actuation-L1")]
-    assert build_report(FACTS, cells, {}, resamples=10).suites[0].compounds == ()
+    report = build_report(FACTS, cells, {}, resamples=10)
+    assert report.suites[0].compounds == ()
+    (note,) = [n for n in report.notes if "compound table" in n]
+    assert note == (
+        "demo: simultaneous L1 has no compound table: robot_pose alone is not in this run."
+    )
 
 
 def test_an_interval_without_width_is_not_shown_as_certainty() -> None:
@@ -186,8 +191,8 @@ def test_another_policy_seed_is_told_rate_by_rate() -> None:
     assert (found.report.first, found.report.second) == tuple(c.report.all for c in suite.compounds)
     text = render(report)
     assert max(map(len, text.splitlines())) <= 80
-    assert "another policy seed, simultaneous L1: Re " in text
-    assert "### Another policy seed: simultaneous L1" in markdown(report)
+    assert "run again (replicate 1), simultaneous L1: Re " in text
+    assert "### Run again (replicate 1): simultaneous L1" in markdown(report)
 
 
 def again(item: RolloutRecord, replicate: int) -> RolloutRecord:

@@ -78,6 +78,6 @@ def test_a_manifest_that_says_nothing_is_written_anew(tmp_path: Path, text: str)
 
 def test_no_manifest_is_no_trouble_and_another_schema_is(tmp_path: Path) -> None:
     check_manifest(tmp_path)
-    (tmp_path / "run.json").write_text('{"schema": 2}')
-    with pytest.raises(UsageError, match=r"run\.json has schema 2.*--vla-run"):
+    (tmp_path / "run.json").write_text('{"schema": 1}')
+    with pytest.raises(UsageError, match=r"run\.json has schema 1.*--vla-run"):
         check_manifest(tmp_path)
