@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from pytest_vla_shift.protocol.conditions import CLEAN, NOMINAL, NULL
+from pytest_vla_shift.protocol.conditions import CLEAN, NOMINAL, NULL, RESERVED, SIMULTANEOUS
 from pytest_vla_shift.protocol.errors import UsageError
 
 Format = Literal["csv", "jsonl"]
@@ -35,6 +35,8 @@ LONGEST_LINE = 100_000
 
 _WHOLE = re.compile(r"([0-9]{1,9})(\.0*)?")
 _LEVEL = re.compile(r"L?([1-9])(\.0*)?")
+_AXIS = re.compile(r"[a-z0-9_]+")
+"""As in a suite. Capitals are read as small letters: no two axes differ by them alone."""
 _SUCCESS = re.compile(r"(1(?:\.0*)?|true)|(?:0(?:\.0*)?|false)")
 
 Cell = str | int | float | bool | None
@@ -233,19 +235,31 @@ def _success(cells: Mapping[str, Cell], where: str) -> bool | None:
 
 
 def _axis(cells: Mapping[str, Cell], where: str) -> str:
-    """The axis; the names of a compound in sorted order, however they were written."""
+    """The axis; the names of a compound in sorted order; in small letters, however they were written."""
     text = _optional_text(cells, "axis", where)
     if not text:
         raise UsageError(
             f"{where}: 'axis' is empty; pandas reads the word null as nothing, unless it is told"
             " keep_default_na=False"
         )
-    names = [name.strip() for name in text.split("+")]
+    names = [name.strip().lower() for name in text.split("+")]
     if len(set(names)) != len(names) or "" in names:
         raise UsageError(f"{where}: {text!r} is no compound of different axes")
     if len(names) > 1 and not UNSHIFTED.isdisjoint(names):
         raise UsageError(f"{where}: {text!r}: clean, null and nominal are no axes")
-    return "+".join(sorted(names))
+    if len(names) > 1 and SIMULTANEOUS in names:
+        raise UsageError(f"{where}: {text!r}: {SIMULTANEOUS} is a compound itself")
+    for name in names:
+        if name in RESERVED - UNSHIFTED - {SIMULTANEOUS}:
+            raise UsageError(
+                f"{where}: no axis can be called {name!r}; all at once: {SIMULTANEOUS}"
+            )
+        if _AXIS.fullmatch(name) is None:
+            raise UsageError(
+                f"{where}: {name!r} is no name of an axis: letters, digits and _; several axes at"
+                " once are joined with +"
+            )
+    return sys.intern("+".join(sorted(names)))
 
 
 def _level(cells: Mapping[str, Cell], axis: str, where: str) -> str | None:

@@ -37,7 +37,8 @@ class Block:
         clean: place -> clean row, or a nominal one where the table has no clean rows; empty in
             a replicate without a clean arm.
         clean_is_nominal: whether ``clean`` comes from nominal rows.
-        nominal: place -> row of the nominal pass.
+        nominal: place -> row of the nominal pass, which are the nominal rows and the clean ones: a
+            nominal cell is the clean rollout itself. Empty without nominal rows.
     """
 
     policy: str
@@ -82,8 +83,10 @@ def blocks(rows: Sequence[LongRow], source: str) -> tuple[Block, ...]:
 
     Raises:
         UsageError: a cell is there twice or is missing, a shifted row has no clean one, clean and
-            nominal rows contradict each other, or a replicate is over other cells.
+            nominal rows contradict each other, a replicate is over other cells, or only some of
+            the rows name a policy.
     """
+    _check_policies(rows, source)
     groups: defaultdict[tuple[str, str, int], list[LongRow]] = defaultdict(list)
     for row in rows:
         groups[row.policy, row.suite, row.replicate].append(row)
@@ -105,6 +108,17 @@ def blocks(rows: Sequence[LongRow], source: str) -> tuple[Block, ...]:
     return tuple(out)
 
 
+def _check_policies(rows: Sequence[LongRow], source: str) -> None:
+    """A row without a policy beside rows with one is of nobody knows whom."""
+    named = next((row for row in rows if row.policy), None)
+    nameless = next((row for row in rows if not row.policy), None)
+    if named is not None and nameless is not None:
+        raise UsageError(
+            f"{source}, line {nameless.line}: no policy, but line {named.line} is of"
+            f" {named.policy!r}: {nameless.cell}"
+        )
+
+
 def _block(key: tuple[str, str, int], rows: Sequence[LongRow], source: str) -> Block:
     conditions: defaultdict[Name, dict[Place, LongRow]] = defaultdict(dict)
     for row in rows:
@@ -116,10 +130,11 @@ def _block(key: tuple[str, str, int], rows: Sequence[LongRow], source: str) -> B
                 f" {row.cell}"
             )
         cells[place] = row
-    nominal = conditions.pop((NOMINAL.name, None), {})
+    asked = conditions.pop((NOMINAL.name, None), {})
     clean = conditions.get((CLEAN.name, None), {})
     _check_whole(conditions, source)
-    _check_nominal(clean, nominal, source)
+    _check_nominal(clean, asked, source)
+    nominal = {**clean, **asked} if asked else {}
     conditions.pop((CLEAN.name, None), None)
     from_nominal = not clean and bool(nominal)
     if conditions:

@@ -90,6 +90,20 @@ def test_a_compound_is_the_same_in_any_order(write: Write) -> None:
     assert (row.axis, row.condition) == ("camera+lighting", "camera+lighting-L1")
 
 
+@pytest.mark.parametrize(
+    "text, level, expected",
+    [
+        ("Camera", "L1", "camera"),
+        ("Robot_Pose", "L1", "robot_pose"),
+        ("CLEAN", "", "clean"),
+        ("Lighting+camera", "L1", "camera+lighting"),
+    ],
+)
+def test_capitals_make_no_other_axis(write: Write, text: str, level: str, expected: str) -> None:
+    (row,) = read_table(write(f"{HEADER}s,t,0,{text},{level},1\n", "t.csv"))
+    assert row.axis == expected
+
+
 def test_byte_order_marks_and_windows_line_ends_are_no_part_of_a_table(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(
@@ -120,6 +134,15 @@ def test_byte_order_marks_and_windows_line_ends_are_no_part_of_a_table(tmp_path:
         (f"{HEADER}s,t,0,camera+,L1,1\n", "no compound of different axes"),
         (f"{HEADER}s,t,0,camera+camera,L1,1\n", "no compound of different axes"),
         (f"{HEADER}s,t,0,camera+clean,L1,1\n", "clean, null and nominal are no axes"),
+        (f"{HEADER}s,t,0,clean+camera,L1,1\n", "line 2: .*clean, null and nominal are no axes"),
+        (
+            f"{HEADER}s,t,0,camera+simultaneous,L1,1\n",
+            "line 2: .*simultaneous is a compound itself",
+        ),
+        (f"{HEADER}s,t,0,all,L1,1\n", "line 2: no axis can be called 'all'"),
+        (f"{HEADER}s,t,0,camera+all,L1,1\n", "line 2: no axis can be called 'all'"),
+        (f"{HEADER}s,t,0,camera-pose,L1,1\n", "line 2: 'camera-pose' is no name of an axis"),
+        (f"{HEADER}s,t,0,camera & light,L1,1\n", "line 2: 'camera & light' is no name of an axis"),
         (f"{HEADER}s,t,0,clean,,\n", r"line 2 \(s t e00 clean\): no success, and no error"),
     ],
 )
@@ -296,6 +319,21 @@ def test_the_nominal_pass_can_be_the_clean_arm() -> None:
     assert block.clean_is_nominal
     assert set(block.clean) == {("s", "a", 0)}
     assert len(block.nominal) == 2
+
+
+def test_the_nominal_pass_holds_the_clean_rows_too() -> None:
+    rows = "s a 0 clean - 1\ns a 0 camera L1 1"
+    (block,) = grid(f"{rows}\ns a 5 nominal - 0")
+    assert {place[2]: row.success for place, row in block.nominal.items()} == {0: True, 5: False}
+    (again,) = grid(f"{rows}\ns a 0 nominal - 1\ns a 5 nominal - 0")
+    assert {place[2]: row.success for place, row in again.nominal.items()} == {0: True, 5: False}
+    (without,) = grid(rows)
+    assert without.nominal == {}
+
+
+def test_a_row_without_a_policy_beside_rows_with_one_is_refused() -> None:
+    with pytest.raises(UsageError, match="line 3: no policy, but line 2 is of 'x': s a e01 clean"):
+        grid("s a 0 clean - 1 0 x\ns a 1 clean - 1")
 
 
 def test_suites_with_the_same_conditions_are_read_together_and_apart() -> None:
