@@ -86,7 +86,8 @@ def check_axis(
 
 
 def _check_names(shift: Shift) -> None:
-    require(isinstance(shift, Shift), f"{type(shift).__name__} lacks members of the Shift protocol")
+    missing = sorted(m for m in vars(Shift) if m[0] != "_" and not hasattr(shift, m))
+    require(not missing, f"{type(shift).__name__} is not a Shift: it lacks {', '.join(missing)}")
     require(isinstance(shift.name, str) and bool(shift.name), "name must be text")
     require(
         isinstance(shift.revision, int) and shift.revision >= 1,

@@ -149,7 +149,7 @@ def offset_words(shift: Metric, level: Parameters, draw: Draw) -> str:
     for name, offset in shift.offsets(level, draw).items():
         unit = shift.scales[name].rpartition("_")[2]
         if offset:
-            told.append(f"{name} {offset:+.3g} {unit}")
+            told.append(f"{name} {offset:+.3g}{'/255' if unit == '255' else f' {unit}'}")
     return f"radius {level['radius']:g}: {', '.join(told)}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +50,36 @@ def test_asking_for_help_imports_nothing_heavy() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
+
+
+def test_an_interrupt_is_one_line_and_the_shells_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pytest_vla_shift.commands.doctor.run", interrupted)
+    assert main(["doctor"]) == 130
+    assert capsys.readouterr().err == "vla-shift doctor: interrupted\n"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    rows = [f"s,t,{e},{axis},{level},1" for e in range(2) for axis, level in CONDITIONS]
+    table.write_text("suite,task,episode,axis,level,success\n" + "\n".join(rows) + "\n")
+    command = [sys.executable, "-m", "pytest_vla_shift.cli", "stats", str(table)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+CONDITIONS = (("clean", ""), ("camera", "L1"))
+
+
+def test_a_file_is_no_runs_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "README.md").write_text("no run")
+    assert main(["audit", "integrity", str(tmp_path / "README.md")]) == 2
+    assert "is no run's directory" in capsys.readouterr().err
