@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+from pytest_vla_shift.protocol.conditions import SIMULTANEOUS
 from pytest_vla_shift.reporting import compounds, numbers
 from pytest_vla_shift.statistics.compound import CompoundRates, CompoundReport
 from pytest_vla_shift.statistics.estimands import MacroInterval
@@ -30,8 +31,10 @@ def render(report: TableReport) -> str:
     head = f"{report.source}: {numbers.plural(report.rows, 'row')}"
     if report.errors:
         head += f", {report.errors} with an infrastructure error and in no rate"
-    parts = [_wrap(head), *("\n".join(_block(block)) for block in report.blocks)]
-    return "\n\n".join([*parts, "\n".join(_legend(report))])
+    top = [_wrap(head), *(_wrap(f"note: {note}") for note in report.notes)]
+    parts = ["\n".join(top), *("\n".join(_block(block)) for block in report.blocks)]
+    legend = "\n".join(_legend(report))
+    return "\n\n".join([*parts, legend] if legend else parts)
 
 
 def _block(block: BlockStatistics) -> Iterator[str]:
@@ -40,17 +43,24 @@ def _block(block: BlockStatistics) -> Iterator[str]:
     title = f"== {who}{' + '.join(block.suites)}{again}"
     size = f"{numbers.plural(block.tasks, 'task')}, {numbers.plural(block.episodes, 'episode')}"
     yield _wrap(f"{title} · {size}")
+    if block.clean_rate is not None and not block.conditions:
+        clean = block.clean_rate
+        yield _wrap(
+            f"clean: SR {numbers.rate(clean.sr)} (tasks weigh alike),"
+            f" {clean.successes} of {clean.rollouts} rollouts{_lost(clean.errors)}"
+        )
     if block.nominal is not None:
         nominal = block.nominal
-        lost = f", {nominal.errors} with an error" if nominal.errors else ""
         yield _wrap(
             f"nominal pass: SR {numbers.rate(nominal.sr)},"
-            f" {nominal.successes} of {nominal.rollouts} rollouts{lost}"
+            f" {nominal.successes} of {nominal.rollouts} rollouts{_lost(nominal.errors)}"
         )
     if block.clean == "nominal":
         yield _wrap("the clean arm is the nominal rollout of each episode")
     if block.clean is None and block.compounds:
         yield _wrap("no clean rows: success against clean is not known here")
+    for note in block.notes:
+        yield _wrap(f"note: {note}")
     for title, section in _SECTIONS:
         lines = list(section(block.conditions))
         if lines:
@@ -65,6 +75,10 @@ def _block(block: BlockStatistics) -> Iterator[str]:
     for item in block.replications:
         yield ""
         yield from _replication(item)
+
+
+def _lost(errors: int) -> str:
+    return f", {errors} with an error" if errors else ""
 
 
 def _pairs(conditions: Sequence[ConditionStatistics]) -> Iterator[str]:
@@ -176,6 +190,10 @@ def _compound(items: Sequence[CompoundLevel]) -> Iterator[str]:
     """Every statistic of a compound, its levels beside each other."""
     first = items[0].report
     yield _wrap(f"-- compound {items[0].axis} (LIBERO-CTRL) = {' + '.join(first.axes)}")
+    if items[0].axis == SIMULTANEOUS:
+        yield _wrap(
+            f"{SIMULTANEOUS} is taken to shift exactly these axes; name another compound a+b"
+        )
     columns = [dict(_statistics(item.report)) for item in items]
     yield from _table(
         ("", *(item.level for item in items)),
@@ -260,7 +278,8 @@ def _legend(report: TableReport) -> Iterator[str]:
         )
     if reports:
         yield _wrap(
-            "Compounds: rates over complete configurations; intervals 95 %, percentile,"
+            "Compounds: rates are pooled over configurations, while SRc and SRs weigh tasks"
+            " alike; only complete configurations; intervals 95 %, percentile,"
             f" {report.replicates:,} resamples of whole tasks (a star: no width, the tasks do not"
             " differ). S: success rate; S_indep: product of the single axes'; S_conj: of all"
             " single axes on one configuration; S_sim: of the compound. D = S_conj - S_indep,"

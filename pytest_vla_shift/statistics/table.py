@@ -235,7 +235,7 @@ def _success(cells: Mapping[str, Cell], where: str) -> bool | None:
 
 
 def _axis(cells: Mapping[str, Cell], where: str) -> str:
-    """The axis; the names of a compound in sorted order; in small letters, however they were written."""
+    """The axis in small letters; the names of a compound in sorted order."""
     text = _optional_text(cells, "axis", where)
     if not text:
         raise UsageError(

@@ -21,6 +21,7 @@ from pytest_vla_shift.statistics.replication import replication
 from pytest_vla_shift.statistics.suite_compounds import CompoundLevel, ReplicationLevel
 from pytest_vla_shift.statistics.table import LongRow
 from pytest_vla_shift.statistics.table_grid import Block, Name, Place, blocks, single
+from pytest_vla_shift.statistics.table_notes import apart_notes, block_notes
 
 SCHEMA = 1
 """Raised whenever a reader of older statistics would misread new ones."""
@@ -64,6 +65,16 @@ class NominalCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class CleanCounts:
+    """The clean arm: ``sr`` is the mean over tasks, as SRc is; the counts are of rollouts."""
+
+    rollouts: int
+    errors: int
+    successes: int
+    sr: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class BlockStatistics:
     """One policy on one suite, or on several that have the same conditions.
 
@@ -72,11 +83,13 @@ class BlockStatistics:
         tasks, episodes: under each condition.
         axes: those that are shifted alone.
         clean: where the clean arm comes from: ``clean``, ``nominal``, or None.
-        nominal: the nominal pass, if it is in the table.
+        clean_rate: of all clean rollouts, paired or not; None without a clean arm.
+        nominal: the nominal pass, if it is in the table: nominal and clean rows together.
         conditions: null first, then by axis and level; empty without a clean arm.
         compounds: every compound whose single axes are there at its level.
         no_compound: the others, and what is missing.
         replications: of the compounds, in a replicate.
+        notes: what a reader must know besides.
     """
 
     policy: str
@@ -86,11 +99,13 @@ class BlockStatistics:
     episodes: int
     axes: tuple[str, ...]
     clean: str | None
+    clean_rate: CleanCounts | None
     nominal: NominalCounts | None
     conditions: tuple[ConditionStatistics, ...]
     compounds: tuple[CompoundLevel, ...]
     no_compound: tuple[str, ...]
     replications: tuple[ReplicationLevel, ...]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +115,7 @@ class TableReport:
     Attributes:
         source: the table's name.
         rows, errors: rows, and those with an error.
+        notes: on the table as a whole.
         blocks: by policy, replicate and suite; all suites of a policy together come first.
         resamples, pair_seed: of the bootstrap of pairs.
         replicates, task_seed: of the bootstrap of tasks.
@@ -108,6 +124,7 @@ class TableReport:
     source: str
     rows: int
     errors: int
+    notes: tuple[str, ...]
     blocks: tuple[BlockStatistics, ...]
     resamples: int
     pair_seed: int
@@ -123,6 +140,7 @@ def table_report(
     rows: Sequence[LongRow],
     source: str,
     *,
+    notes: Sequence[str] = (),
     resamples: int = RESAMPLES,
     pair_seed: int = PAIR_SEED,
     replicates: int = REPLICATES,
@@ -133,6 +151,7 @@ def table_report(
     Args:
         rows: at least one.
         source: the table's name, for messages.
+        notes: on where the rows come from, for the report.
         resamples, pair_seed: of the bootstrap of pairs within tasks.
         replicates, task_seed: of the bootstrap of tasks.
 
@@ -146,6 +165,7 @@ def table_report(
         source=source,
         rows=len(rows),
         errors=sum(row.error is not None for row in rows),
+        notes=(*notes, *apart_notes(found)),
         blocks=tuple(
             _statistics(block, by_name.get((block.policy, block.suites, 0)), how) for block in found
         ),
@@ -165,7 +185,9 @@ class _Bootstrap:
 
 
 def _statistics(block: Block, first: Block | None, how: _Bootstrap) -> BlockStatistics:
-    nominal = _nominal_by_task(block)
+    # The nominal pass is run with the first policy seed only; a replicate is held against it too.
+    asked = first.nominal if first is not None and not block.nominal else block.nominal
+    nominal = _nominal_by_task(asked, block.tasks)
     compounds: list[CompoundLevel] = []
     replications: list[ReplicationLevel] = []
     lacking: list[str] = []
@@ -215,6 +237,7 @@ def _statistics(block: Block, first: Block | None, how: _Bootstrap) -> BlockStat
         episodes=len(block.places),
         axes=block.axes,
         clean=("nominal" if block.clean_is_nominal else CLEAN.name) if block.clean else None,
+        clean_rate=_clean_counts(block.clean),
         nominal=NominalCounts(
             len(measured),
             len(pass_rows) - len(measured),
@@ -227,18 +250,38 @@ def _statistics(block: Block, first: Block | None, how: _Bootstrap) -> BlockStat
         compounds=tuple(compounds),
         no_compound=tuple(lacking),
         replications=tuple(replications),
+        notes=block_notes(block),
     )
 
 
-def _nominal_by_task(block: Block) -> dict[TaskName, tuple[int, int]] | None:
-    """The nominal pass as the reference of losses, where it is over the block's tasks."""
+def _nominal_by_task(
+    nominal: Mapping[Place, LongRow], tasks: Sequence[TaskName]
+) -> dict[TaskName, tuple[int, int]] | None:
+    """The nominal pass as the reference of losses, where it is over these tasks."""
     found: dict[TaskName, tuple[int, int]] = {}
-    for (suite, task, _), row in block.nominal.items():
+    for (suite, task, _), row in nominal.items():
         successes, rollouts = found.get((suite, task), (0, 0))
         if row.success is not None:
             successes, rollouts = successes + row.success, rollouts + 1
         found[suite, task] = (successes, rollouts)
-    return found if set(found) == set(block.tasks) else None
+    return found if set(found) == set(tasks) else None
+
+
+def _clean_counts(clean: Mapping[Place, LongRow]) -> CleanCounts | None:
+    if not clean:
+        return None
+    by_task: dict[TaskName, list[bool]] = {}
+    for (suite, task, _), row in sorted(clean.items()):
+        if row.success is not None:
+            by_task.setdefault((suite, task), []).append(row.success)
+    rates = [sum(found) / len(found) for found in by_task.values()]
+    rollouts = sum(map(len, by_task.values()))
+    return CleanCounts(
+        rollouts,
+        len(clean) - rollouts,
+        sum(map(sum, by_task.values())),
+        sum(rates) / len(rates) if rates else None,
+    )
 
 
 def _outcomes(block: Block, axes: Sequence[str], simultaneous: str, level: str) -> Outcomes:

@@ -206,6 +206,93 @@ def test_a_nominal_pass_is_the_reference_and_can_be_the_clean_arm(
     assert "nominal pass: SR" in capsys.readouterr().out
 
 
+def test_a_nominal_pass_over_other_states_holds_the_clean_ones_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = rows(7)
+    clean = [int(row[5]) for row in table if row[3] == "clean"]
+    more: list[Row] = [
+        ("goal", f"task{t}", e, "nominal", "", 0, 0, 3) for t in range(6) for e in (5, 6)
+    ]
+    path = write(tmp_path / "t.csv", [*table, *more])
+    (block,) = as_json(path, capsys)["blocks"]
+    assert block["nominal"] == {
+        **{"rollouts": 42, "errors": 0, "successes": sum(clean), "sr": sum(clean) / 42}
+    }
+    losses = block["compounds"][0]["report"]["losses"]
+    assert (losses["rollouts"], losses["s"]["value"]) == (42, block["nominal"]["sr"])
+    assert block["notes"] == []
+    write(path, [*table, *more[:-1]])
+    assert as_json(path, capsys)["blocks"][0]["notes"] == [
+        "nominal pass: unequal numbers of states: 6 of goal task5, and 7 of the others"
+    ]
+    assert stats(path) == 0
+    assert "note: nominal pass: unequal numbers of states: 6 of goal task5" in (
+        capsys.readouterr().out.replace("\n  ", " ")
+    )
+    write(path, [*table, *more, ("goal", "task9", 0, "nominal", "", 0, 0, 3)])
+    (block,) = as_json(path, capsys)["blocks"]
+    assert "also over tasks that are not compared (goal task9)" in " ".join(block["notes"])
+    assert block["compounds"][0]["report"]["losses"]["reference"] == "clean"
+
+
+def test_the_reference_of_a_replicate_is_the_nominal_pass_of_the_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = [(*row, 0) for row in rows(5)] + [(*row, 1) for row in rows(6)]
+    table += [("goal", f"task{t}", 9, "nominal", "", 1, 3, 3, 0) for t in range(6)]
+    path = write(tmp_path / "t.csv", table, (*COLUMNS, "replicate"))
+    first, second = as_json(path, capsys)["blocks"]
+    assert second["nominal"] is None
+    losses = [block["compounds"][0]["report"]["losses"] for block in (first, second)]
+    assert {(one["reference"], one["rollouts"]) for one in losses} == {("nominal", 36)}
+    assert losses[0]["s"] == losses[1]["s"]
+
+
+def test_what_simultaneous_is_taken_to_shift_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = rows(suites=("a", "b"))
+    table = [row for row in table if row[0] == "a" or row[3] not in ("sensor", "camera+lighting")]
+    path = write(tmp_path / "t.csv", table)
+    assert stats(path) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    flat = text.replace("\n  ", " ")
+    said = "simultaneous is taken to shift exactly these axes; name another compound a+b"
+    heads = [
+        f"compound simultaneous (LIBERO-CTRL) = {axes}\n{said}"
+        for axes in ("camera + lighting + sensor", "camera + lighting")
+    ]
+    assert [flat.count(head) for head in heads] == [1, 1]
+    assert flat.count(said) == 2  # not under camera+lighting, which says what it shifts
+    note = "a and b are not read together: only a has camera+lighting L2, sensor L1, sensor L2"
+    assert f"note: {note}" in flat
+    assert as_json(path, capsys)["notes"] == [note]
+    write(path, rows(suites=("a", "b")))
+    assert as_json(path, capsys)["notes"] == []
+
+
+def test_levels_without_all_axes_at_once_are_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = rows(8)
+    path = write(tmp_path / "t.csv", [r for r in table if r[3:5] != ("simultaneous", "L2")])
+    assert as_json(path, capsys)["blocks"][0]["notes"] == [
+        "simultaneous rows at L1 only, none at L2"
+    ]
+    write(path, [r for r in table if r[3] != "simultaneous"])
+    assert as_json(path, capsys)["blocks"][0]["notes"] == [
+        "no simultaneous rows: the compounds are of some axes only"
+    ]
+    write(path, [r for r in table if r[3] in ("clean", *AXES)])
+    assert as_json(path, capsys)["blocks"][0]["notes"] == [
+        "no simultaneous rows: no compound at all"
+    ]
+    write(path, [r for r in table if r[3] in ("clean", "camera")])
+    assert as_json(path, capsys)["blocks"][0]["notes"] == []
+
+
 def test_a_compound_without_its_single_axes_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -229,12 +316,33 @@ def test_a_table_without_milestones_has_no_depth(
     assert "depth of S>F pairs" not in capsys.readouterr().out
 
 
-def test_clean_rows_alone_are_a_table_with_nothing_to_compare(
+def test_clean_rows_alone_have_a_success_rate_by_suite(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = write(tmp_path / "t.csv", [row for row in rows(9) if row[3] == "clean"])
+    table: list[Row] = [("a", "x", e, "clean", "", int(e < 3), "", "") for e in range(4)]
+    table += [("a", "y", e, "clean", "", int(e < 1), "", "") for e in range(2)]
+    table += [("b", "z", e, "clean", "", 1, "", "") for e in range(2)]
+    path = write(tmp_path / "t.csv", table)
+    both, one, two = as_json(path, capsys)["blocks"]
+    assert one["clean_rate"] == {"rollouts": 6, "errors": 0, "successes": 4, "sr": 0.625}
+    assert two["clean_rate"] == {"rollouts": 2, "errors": 0, "successes": 2, "sr": 1.0}
+    assert both["clean_rate"] == {"rollouts": 8, "errors": 0, "successes": 6, "sr": 0.75}
     assert stats(path) == 0
-    assert "6 tasks, 30 episodes" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    for line in (
+        "== a + b · 3 tasks, 8 episodes\nclean: SR .750 (tasks weigh alike), 6 of 8 rollouts",
+        "== a · 2 tasks, 6 episodes\nclean: SR .625 (tasks weigh alike), 4 of 6 rollouts",
+        "== b · 1 task, 2 episodes\nclean: SR 1.00 (tasks weigh alike), 2 of 2 rollouts",
+    ):
+        assert line in text
+
+
+def test_the_legend_says_what_weighs_how(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert stats(write(tmp_path / "t.csv", rows(9))) == 0
+    text = capsys.readouterr().out.replace("\n  ", " ")
+    assert "pooled over configurations, while SRc and SRs weigh tasks alike" in text
 
 
 def test_a_refusal_is_a_usage_error_that_names_the_cell(
