@@ -68,6 +68,10 @@ def complaints(suite: str, task: str, text: str) -> list[str]:
     return wrong
 
 
+TOLD_ONLY = ("before you", "in order to", "so as to", "so that it can", "so that you", "is to be")
+"""What tells an act as a purpose, a condition or a description where it has to be asked for."""
+
+
 def sentences(suite: str, task: str) -> list[str]:
     return [s for r in paraphrases(suite, task).rewordings for s in r.sentences]
 
@@ -123,6 +127,35 @@ def test_what_the_goal_does_not_tell_is_asked_for_as_well() -> None:
     assert beyond["open_the_top_drawer_and_put_the_bowl_inside"] == [("open", "top drawer")]
 
 
+def test_every_act_is_asked_for_and_none_is_only_told() -> None:
+    acts = [*TABLE["actions"]["open"], *TABLE["actions"]["close"], *TABLE["actions"]["turn on"]]
+    brought = ["carry", *BRINGING - {"get"}]
+    told = re.compile(
+        rf"\b(?:{'|'.join(TOLD_ONLY)})\b"
+        rf"|\b(?:once|after) you (?:{'|'.join([*acts, *brought])})\b"
+        rf"|\b(?:it|them|basket|drawer|bowl|bottle|wine|pots|mug|butter|sauce|box) to"
+        rf" (?:{'|'.join(BRINGING - {'get'})})\b"
+    )
+    assert [text for _, _, text in everything() if told.search(text)] == []
+    for wrong in (
+        "take the milk which is to be put inside the basket",
+        "once you open the top drawer put the bowl inside",
+        "grab the bowl to set it on the plate",
+    ):
+        assert told.search(wrong), wrong
+
+
+def test_other_words_are_more_than_prepositions() -> None:
+    prepositions = {w for p in TABLE["relations"].values() for phrase in p for w in phrase.split()}
+    bare = [
+        rewording.sentences[0]
+        for suite, task in TASKS
+        for rewording in paraphrases(suite, task).rewordings
+        if {w for piece in rewording.words for w in piece.split()} <= prepositions | {"it"}
+    ]
+    assert bare == ["pick up the salad dressing and place it into the basket"]  # published L3
+
+
 def test_no_word_of_the_table_is_there_for_nothing() -> None:
     whole = " | ".join(text for _, _, text in everything())
     used = {m.name for m in mentions(whole)}
@@ -167,7 +200,7 @@ def mutations(suite: str, text: str) -> Iterator[tuple[str, str]]:
         if a.name != b.name and not says(text[: a.start], "between"):
             swapped = text[: a.start] + text[b.start : b.end] + text[a.end : b.start]
             yield "things swapped", swapped + text[a.start : a.end] + text[b.end :]
-    for word in ("not", "never", "another", "kettle", "yellow", "behind"):
+    for word in ("not", "never", "another", "kettle", "yellow", "behind", "drop", "throw"):
         yield "a word too many", f"{text} {word}"
 
 
