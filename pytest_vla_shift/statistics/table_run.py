@@ -83,7 +83,8 @@ def run_rows(plan: SessionPlan, records: Mapping[str, RolloutRecord], source: st
             key = (named.suite, task, named.episode, named.condition, named.replicate)
             found[key] = _one(found.get(key), named)
     numbered = (replace(row, line=n) for n, row in enumerate(found.values(), 2))
-    return RunTable(tuple(numbered), (*_identities(table.rows), *_unasked(cells, records)))
+    notes = (*_privileged(plan), *_identities(table.rows), *_unasked(cells, records))
+    return RunTable(tuple(numbered), notes)
 
 
 def _rows(row: PairRow, records: Mapping[str, RolloutRecord], alone: Axes) -> Iterator[LongRow]:
@@ -139,6 +140,14 @@ def _row(
 def _one(before: LongRow | None, now: LongRow) -> LongRow:
     """Of two cells that one rollout serves, the one that knows its outcome."""
     return now if before is None or before.error == NOT_RUN else before
+
+
+def _privileged(plan: SessionPlan) -> Iterator[str]:
+    if plan.policy["privileged"]:
+        yield (
+            "the policy is privileged, it is given ground truth: rows of visual axes check the"
+            " machinery, not robustness"
+        )
 
 
 def _identities(rows: Sequence[PairRow]) -> Iterator[str]:

@@ -203,3 +203,14 @@ def test_arms_that_are_no_pair_have_no_outcome_in_the_table(project: ToyProject)
         records[node.clean_key], status="error", success=None, stages=None, error=("policy", "x")
     )
     assert outcome({**records, node.clean_key: lost}) == (None, "policy")
+
+
+def test_that_a_policy_was_given_ground_truth_goes_along(project: ToyProject) -> None:
+    directory = project.directory("r")
+    plan = read_plan(kept_plan_path(directory))
+    assert plan is not None
+    records = Store(directory, "test").records()
+    for privileged in (True, False):
+        policy = {**plan.policy, "privileged": privileged}
+        notes = run_rows(replace(plan, policy=policy), records, "r").notes
+        assert any("privileged" in note for note in notes) is privileged
