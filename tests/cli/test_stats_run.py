@@ -96,6 +96,9 @@ def test_an_exported_table_says_the_same(
     run = as_json(project.directory("r"), capsys, f"--export={target}")
     table = as_json(target, capsys)
     assert run.pop("source") != table.pop("source")
+    # Rows cannot say that the policy was given ground truth.
+    assert [note[:24] for note in run.pop("notes")] == ["the policy is privileged"]
+    assert table.pop("notes") == []
     assert run == table
     rows = list(csv.DictReader(target.open()))
     counted = Counter((row["axis"], row["level"], row["replicate"]) for row in rows)
