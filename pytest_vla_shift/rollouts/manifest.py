@@ -160,8 +160,8 @@ def check_manifest(directory: Path) -> None:
     found = raw.get("schema") if isinstance(raw, dict) else None
     if found is not None and found != SCHEMA:
         raise UsageError(
-            f"{directory / 'run.json'} has schema {found}, this version writes {SCHEMA}; choose"
-            " another --vla-run"
+            f"{directory / 'run.json'} has schema {found}, this version reads and writes {SCHEMA};"
+            " choose another run (--vla-run)"
         )
 
 
