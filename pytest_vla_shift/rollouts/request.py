@@ -16,7 +16,7 @@ from pytest_vla_shift.protocol.observation import Episode
 from pytest_vla_shift.protocol.suite import Suite
 from pytest_vla_shift.rollouts import stages
 from pytest_vla_shift.rollouts.record import JSON, SCHEMA
-from pytest_vla_shift.shifts.apply import cached_shift
+from pytest_vla_shift.shifts.apply import cached_shift, shift_versions
 from pytest_vla_shift.shifts.protocol import Intervention, LanguageShift
 from pytest_vla_shift.simulators.protocol import SimulatorInfo, SimulatorSettings
 
@@ -104,7 +104,11 @@ def request(
     seed, note = _policy_seed(suite, episode, condition, replicate, seeded=policy.seeded)
     horizon = suite.horizons[episode.task_suite]
     bound: list[JSON] = [
-        {**_plain(intervention), "revision": cached_shift(intervention.shift).revision}
+        {
+            **_plain(intervention),
+            "revision": cached_shift(intervention.shift).revision,
+            "versions": dict(shift_versions(intervention.shift)),
+        }
         for intervention in interventions
     ]
     identity: dict[str, JSON] = {

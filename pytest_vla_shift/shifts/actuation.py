@@ -50,6 +50,7 @@ class Actuation(Metric, PassingShift):
 
     name: ClassVar[str] = "actuation"
     revision: ClassVar[int] = 1
+    distributions: ClassVar[tuple[str, ...]] = ("numpy",)
     scales: ClassVar[dict[str, str]] = {
         "gain": "gain_log2",
         "bias": "bias_percent",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -167,6 +169,19 @@ def shifted_instruction(
         if isinstance(shift, LanguageShift):
             instruction = shift.instruction(instruction, item.parameters, item.draw, episode)
     return instruction
+
+
+@cache
+def shift_versions(name: str) -> Mapping[str, str]:
+    """Versions of the packages that the shift of that name says could change what it does."""
+    wanted: tuple[str, ...] = getattr(cached_shift(name), "distributions", ())
+    found = {}
+    for distribution in wanted:
+        try:
+            found[distribution] = version(distribution)
+        except PackageNotFoundError:
+            found[distribution] = "not installed"
+    return MappingProxyType(found)
 
 
 @cache

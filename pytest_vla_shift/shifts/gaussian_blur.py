@@ -31,6 +31,7 @@ class GaussianBlur(ImageShift):
 
     name: ClassVar[str] = "gaussian_blur"
     revision: ClassVar[int] = 1
+    distributions: ClassVar[tuple[str, ...]] = ("scipy",)
     limits: ClassVar[dict[str, tuple[float, float]]] = {"sigma_px": (0.0, 64.0)}
     neutral: ClassVar[dict[str, float]] = {"sigma_px": 0.0}
 

@@ -19,9 +19,12 @@ class Magnitudes:
 
     Attributes:
         limits: parameter name -> closed interval of the magnitudes that make sense.
+        distributions: packages whose version could change what the shift does; their versions are
+            part of a rollout's key. Optional for shifts of others.
     """
 
     name: ClassVar[str]
+    distributions: ClassVar[tuple[str, ...]] = ()
     limits: ClassVar[Mapping[str, tuple[float, float]]]
 
     @property

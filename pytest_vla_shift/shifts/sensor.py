@@ -48,6 +48,7 @@ class Sensor(Metric, ImageShift):
 
     name: ClassVar[str] = "sensor"
     revision: ClassVar[int] = 1
+    distributions: ClassVar[tuple[str, ...]] = ("numpy", "pillow", "scipy")
     scales: ClassVar[dict[str, str]] = {
         "noise": "noise_255",
         "blur": "blur_px",

@@ -37,6 +37,9 @@ class Kind(StrEnum):
 
 Found = tuple[Kind, str]
 
+_OF_THE_SHIFT = ("revision", "versions")
+"""What the key says of a shift's implementation, beside the intervention itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Expected:
@@ -208,7 +211,9 @@ def _interventions(expected: Expected, record: RolloutRecord, suite: Suite) -> I
             yield Kind.INTERVENTION, f"{name} did not run with the preset of its configuration"
     bound = _at(record.identity, "condition", "interventions")
     keyed = [
-        {k: v for k, v in item.items() if k != "revision"} if isinstance(item, dict) else item
+        {k: v for k, v in item.items() if k not in _OF_THE_SHIFT}
+        if isinstance(item, dict)
+        else item
         for item in (bound if isinstance(bound, list) else [bound])
     ]
     if canonical(keyed) != canonical([dict(item) for item in record.interventions]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from pytest_vla_shift.protocol.plan import plan
 from pytest_vla_shift.protocol.suite import Suite
 from pytest_vla_shift.rollouts import stages
 from pytest_vla_shift.rollouts.request import RolloutRequest, check_axes, request
+from pytest_vla_shift.shifts import apply
 from pytest_vla_shift.simulators.protocol import SimulatorInfo
 from tests.fakes.toy_policies import Expert, Flaky
 from tests.fakes.toy_simulator import INFO
@@ -97,6 +99,7 @@ def test_the_identity_has_all_that_could_change_a_number() -> None:
                     "draw": dict(found.interventions[0].draw),
                     "seed": found.interventions[0].seed,
                     "revision": 1,
+                    "versions": {},
                 }
             ],
         },
@@ -183,6 +186,23 @@ def test_another_simulator_is_another_key_that_names_the_field(
     one, other = made(toy_suite()), made(toy_suite(), info=info)
     assert one.key != other.key
     assert differing_fields(one.identity, other.identity) == [field]
+
+
+def test_what_encodes_or_filters_a_picture_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bound() -> object:
+        condition = made(toy_suite(), "blur-L1").identity["condition"]
+        assert isinstance(condition, dict)
+        assert isinstance(condition["interventions"], list)
+        return condition["interventions"][0]
+
+    before = bound()
+    assert isinstance(before, dict)
+    assert before["versions"] == {"scipy": version("scipy")}
+    monkeypatch.setattr("pytest_vla_shift.shifts.apply.version", lambda _: "99")
+    apply.shift_versions.cache_clear()
+    after = bound()
+    apply.shift_versions.cache_clear()
+    assert after == {**before, "versions": {"scipy": "99"}}
 
 
 def test_policy_arguments_are_in_the_key() -> None:
