@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-import numpy as np
-
 from pytest_vla_shift.protocol.identity import stable_seed
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from pytest_vla_shift.protocol.observation import Episode, Image, Vector
@@ -135,7 +134,7 @@ class Frame:
     def generator(self) -> np.random.Generator:
         """A generator of this frame's own, so that noise is fresh in every frame and the same
         however often a frame is drawn."""
-        return np.random.default_rng(stable_seed("frame", self.seed, self.camera, self.step))
+        return _generator("frame", self.seed, self.camera, self.step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +173,14 @@ class Command:
 
     def generator(self) -> np.random.Generator:
         """A generator of this step's own."""
-        return np.random.default_rng(stable_seed("command", self.seed, self.step))
+        return _generator("command", self.seed, self.step)
+
+
+def _generator(*parts: str | int) -> np.random.Generator:
+    """A generator that depends on ``parts`` and nothing else."""
+    import numpy as np  # describing a simulator must load nothing heavy
+
+    return np.random.default_rng(stable_seed(*parts))
 
 
 @runtime_checkable
