@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 from collections.abc import Sequence
 
 from pytest_vla_shift import __version__
+from pytest_vla_shift.commands.table import add_commands, run_command
 from pytest_vla_shift.protocol.errors import UsageError
 
 COMMANDS = {
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = _parser().parse_args(arguments)
     try:
-        code: int = _module(given.command).run(given, sys.stdout)
+        code = run_command("commands", given.command, given, sys.stdout)
         sys.stdout.flush()
     except UsageError as error:
         print(f"vla-shift {given.command}: {error}", file=sys.stderr)
@@ -55,10 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _module(command: str):  # type: ignore[no-untyped-def]  # a module is no type
-    return importlib.import_module(f"pytest_vla_shift.commands.{command}")
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="vla-shift",
@@ -66,11 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         " pytest --vla-policy=NAME suites/quickstart",
     )
     parser.add_argument("--version", action="version", version=f"pytest-vla-shift {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, text in COMMANDS.items():
-        module = _module(name)
-        command = commands.add_parser(name, help=text, description=module.DESCRIPTION)
-        module.add_arguments(command)
+    add_commands(parser, "command", "commands", COMMANDS)
     return parser
 
 

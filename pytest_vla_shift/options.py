@@ -151,7 +151,9 @@ def read_options(config: pytest.Config) -> RunConfig:
         raise UsageError(f"--vla-run: {run!r} must be a plain folder name")
     return RunConfig(
         policy=policy,
-        policy_args=_policy_args(config.getoption("--vla-policy-arg") or []),
+        policy_args=parse_policy_args(
+            config.getoption("--vla-policy-arg") or [], "--vla-policy-arg"
+        ),
         cut=_cut(config),
         extras=_extras(config),
         list_only=bool(config.getoption("--vla-list")),
@@ -230,14 +232,19 @@ def _extras(config: pytest.Config) -> Extras:
     )
 
 
-def _policy_args(pairs: list[str]) -> dict[str, str]:
+def parse_policy_args(pairs: list[str], option: str) -> dict[str, str]:
+    """``name=value`` texts as a table.
+
+    Raises:
+        UsageError: one is malformed, or given twice; ``option`` is what the message calls it.
+    """
     args: dict[str, str] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator or not name.isidentifier():
-            raise UsageError(f"--vla-policy-arg: {pair!r} is not like name=value")
+            raise UsageError(f"{option}: {pair!r} is not like name=value")
         if name in args:
-            raise UsageError(f"--vla-policy-arg: {name!r} is given twice")
+            raise UsageError(f"{option}: {name!r} is given twice")
         args[name] = value
     return args
 

@@ -88,21 +88,32 @@ def suite_of(given: argparse.Namespace) -> Suite:
     return suite
 
 
+def add_out(parser: argparse.ArgumentParser) -> None:
+    """``--out``, the folder of an audit's report."""
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="folder of the report (default: reports/audit-<suite>)",
+    )
+
+
+def out_of(given: argparse.Namespace, suite: Suite) -> Path:
+    """Where an audit of ``suite`` reports."""
+    chosen: Path | None = given.out
+    return chosen or Path("reports") / f"audit-{suite.name}"
+
+
 def policy_args(given: argparse.Namespace) -> dict[str, str]:
     """``--policy-arg`` as a table.
 
     Raises:
         UsageError: one is not ``name=value``, or is given twice.
     """
-    args: dict[str, str] = {}
-    for pair in given.policy_arg:
-        name, separator, value = pair.partition("=")
-        if not separator or not name.isidentifier():
-            raise UsageError(f"--policy-arg: {pair!r} is not like name=value")
-        if name in args:
-            raise UsageError(f"--policy-arg: {name!r} is given twice")
-        args[name] = value
-    return args
+    from pytest_vla_shift.options import parse_policy_args
+
+    return parse_policy_args(given.policy_arg, "--policy-arg")
 
 
 def policy_of(given: argparse.Namespace) -> Policy:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from typing import TextIO
+
+from pytest_vla_shift.commands.table import add_commands, run_command
 
 DESCRIPTION = (
     "Audit a suite before a run (severity: its levels, without a policy; pairing: the environment"
@@ -22,18 +23,9 @@ and ``run(given, out) -> int``, as a command of its own."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One sub-command an audit."""
-    audits = parser.add_subparsers(dest="audit", required=True, metavar="AUDIT")
-    for name, text in AUDITS.items():
-        module = _module(name)
-        command = audits.add_parser(name, help=text, description=module.DESCRIPTION)
-        module.add_arguments(command)
+    add_commands(parser, "audit", "commands.audits", AUDITS)
 
 
 def run(given: argparse.Namespace, out: TextIO) -> int:
     """The command."""
-    code: int = _module(given.audit).run(given, out)
-    return code
-
-
-def _module(name: str):  # type: ignore[no-untyped-def]  # a module is no type
-    return importlib.import_module(f"pytest_vla_shift.commands.audits.{name}")
+    return run_command("commands.audits", given.audit, given, out)

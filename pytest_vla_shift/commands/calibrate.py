@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from typing import TextIO
+
+from pytest_vla_shift.commands.table import add_commands, run_command
 
 DESCRIPTION = (
     "Measure again, on the real simulator, what a protocol's scales were chosen by, and print it"
@@ -21,20 +22,9 @@ CALIBRATIONS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One sub-command a calibration."""
-    calibrations = parser.add_subparsers(dest="calibration", required=True, metavar="CALIBRATION")
-    for name, text in CALIBRATIONS.items():
-        module = _module(name)
-        command = calibrations.add_parser(name, help=text, description=module.DESCRIPTION)
-        module.add_arguments(command)
+    add_commands(parser, "calibration", "commands.calibration", CALIBRATIONS)
 
 
 def run(given: argparse.Namespace, out: TextIO) -> int:
     """The command."""
-    code: int = _module(given.calibration).run(given, out)
-    return code
-
-
-def _module(name: str):  # type: ignore[no-untyped-def]  # a module is no type
-    return importlib.import_module(
-        f"pytest_vla_shift.commands.calibration.{name.replace('-', '_')}"
-    )
+    return run_command("commands.calibration", given.calibration, given, out)

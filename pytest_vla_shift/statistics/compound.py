@@ -202,8 +202,7 @@ def compound(
         ValueError: fewer than two axes, one twice, the compound among them, no task at all, or a
             nominal pass over other tasks.
     """
-    if len(set(axes)) != len(axes) or len(axes) < 2 or simultaneous in axes:
-        raise ValueError(f"no compound: {simultaneous!r} of {list(axes)}")
+    check_compound(axes, simultaneous)
     if not outcomes.tasks:
         raise ValueError("no task")
     found = complete_cases(outcomes, [*axes, simultaneous])
@@ -241,6 +240,12 @@ def compound(
         replicates=replicates,
         seed=seed,
     )
+
+
+def check_compound(axes: Sequence[str], simultaneous: str) -> None:
+    """Raise ValueError for fewer than two axes, one twice, or the compound among them."""
+    if len(set(axes)) != len(axes) or len(axes) < 2 or simultaneous in axes:
+        raise ValueError(f"no compound: {simultaneous!r} of {list(axes)}")
 
 
 def rates(

@@ -28,6 +28,7 @@ from pytest_vla_shift.statistics.cluster import (
 from pytest_vla_shift.statistics.compound import (
     RATES,
     CompoundRates,
+    check_compound,
     compound_sums,
     rates,
     statistics,
@@ -137,8 +138,7 @@ def replication(
     Raises:
         ValueError: fewer than two axes, one twice, the compound among them, or no task.
     """
-    if len(set(axes)) != len(axes) or len(axes) < 2 or simultaneous in axes:
-        raise ValueError(f"no compound: {simultaneous!r} of {list(axes)}")
+    check_compound(axes, simultaneous)
     both = _merged(first, second)
     if not both.tasks:
         raise ValueError("no task")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vla_shift.protocol.errors import UsageError
+from pytest_vla_shift.reporting.summary import replace_file
 
 if TYPE_CHECKING:
     from pytest_vla_shift.rollouts.record import JSON
@@ -21,8 +22,6 @@ def write_json(path: Path, found: Mapping[str, JSON]) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.part")
-        part.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", "utf-8")
-        part.replace(path)
+        replace_file(path, json.dumps(found, indent=1, allow_nan=False) + "\n")
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error}") from error

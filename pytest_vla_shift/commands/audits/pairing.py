@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from pytest_vla_shift.commands import arguments
@@ -31,13 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="cut rollouts to N control steps (default: the whole horizon)",
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=None,
-        metavar="DIR",
-        help="folder of the report (default: reports/audit-<suite>)",
-    )
+    arguments.add_out(parser)
 
 
 def run(given: argparse.Namespace, out: TextIO) -> int:
@@ -61,7 +54,7 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
         raise UsageError(f"--steps: {given.steps} is below 1")
     policy = arguments.policy_of(given)
     arguments.check_fit(policy, suite, plan(suite, cut))
-    directory: Path = given.out or Path("reports") / f"audit-{suite.name}"
+    directory = arguments.out_of(given, suite)
     simulator = open_simulator(
         settings_of(suite), envs=given.envs, rollout_timeout_s=given.rollout_timeout
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from pytest_vla_shift.commands import arguments
@@ -24,13 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_suite(parser)
     arguments.add_cut(parser, axes=True)
     arguments.add_simulator(parser)
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=None,
-        metavar="DIR",
-        help="folder of the report (default: reports/audit-<suite>)",
-    )
+    arguments.add_out(parser)
 
 
 def run(given: argparse.Namespace, out: TextIO) -> int:
@@ -50,7 +43,7 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
     suite = arguments.suite_of(given)
     cut = arguments.cut_of(given, suite)
     describe(suite.simulator)
-    directory: Path = given.out or Path("reports") / f"audit-{suite.name}"
+    directory = arguments.out_of(given, suite)
     simulator = open_simulator(
         settings_of(suite), envs=given.envs, rollout_timeout_s=given.rollout_timeout
     )
