@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pytest_vla_shift.options import RunConfig
 from pytest_vla_shift.protocol.errors import InfrastructureError, UsageError
 from pytest_vla_shift.protocol.plan import Cell
 from pytest_vla_shift.protocol.suite import Suite
+from pytest_vla_shift.rollouts.attempts import SimulatorOptions
 from pytest_vla_shift.simulators.factories import load_factory
 from pytest_vla_shift.simulators.mending import mending_line
 
@@ -17,6 +19,16 @@ if TYPE_CHECKING:
 
 Planned = Sequence[tuple[str, Suite, Cell]]
 """Node id, suite and cell of every node that asks for a pair."""
+
+
+def simulator_options(run: RunConfig) -> SimulatorOptions:
+    """How this run's simulators are run."""
+    return SimulatorOptions(
+        envs=run.envs,
+        rollout_timeout_s=run.rollout_timeout_s,
+        recycle_rollouts=run.recycle_rollouts,
+        recycle_bytes=run.recycle_bytes,
+    )
 
 
 def check_contract(policy: Policy, planned: Planned) -> None:

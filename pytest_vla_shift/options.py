@@ -1,4 +1,7 @@
-"""The command line and the ini file, read once into a frozen RunConfig."""
+"""The command line and the ini file, read once into a frozen RunConfig.
+
+The options themselves are in :mod:`pytest_vla_shift.option_list`.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,10 @@ if TYPE_CHECKING:
     from pytest_vla_shift.protocol.plan import Cut, Extras
 
 VIDEO = ("on", "off", "degraded")
+EXECUTORS = ("local", "ray")
+
+MOST_ENVS = 256
+"""Rollouts at once of one pytest process; each has a simulator process of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +36,20 @@ class RunConfig:
         cut: how the grid is narrowed.
         extras: what is run on top of the suites' own conditions.
         list_only: print the plan and run nothing.
-        envs: 0 runs simulators in the pytest process, 1 in a process of their own.
+        policy_url: ``--vla-policy-url``, where the policy's server listens; not part of any key.
+        policy_command: ``--vla-policy-command``, the server that the run starts itself.
+        policy_start_s: how long that server may take to listen.
+        policy_timeout_s: after this a call of the policy counts as hung; the first one of a process
+            has ten times as long, for compilers and loading.
+        executor: ``local``, or ``ray`` for actors of a cluster.
+        envs: 0 runs simulators in the pytest process, N gives each of N rollouts at once a
+            simulator in a process of its own.
         rollout_timeout_s: after this a simulator worker counts as hung.
+        recycle_rollouts: a simulator worker is replaced after so many rollouts; None for never.
+        recycle_bytes: a simulator worker is replaced when its resident memory exceeds this.
+        gpus: ``--vla-gpus``, the devices of the run; None for those that are visible.
+        render_gpus: ``--vla-render-gpus``, the devices that draw; None for those of the policy.
+        shard: which part of the plan this run is, ``(i, n)`` with 1 <= i <= n; None for all.
         reports: the folder that holds runs.
         run: the run's name, a folder within ``reports``.
         fresh: set the run's records aside and start over.
@@ -43,8 +62,18 @@ class RunConfig:
     cut: Cut
     extras: Extras
     list_only: bool
+    policy_url: str | None
+    policy_command: str | None
+    policy_start_s: float
+    policy_timeout_s: float
+    executor: str
     envs: int
     rollout_timeout_s: float
+    recycle_rollouts: int | None
+    recycle_bytes: int
+    gpus: tuple[str, ...] | None
+    render_gpus: tuple[str, ...] | None
+    shard: tuple[int, int] | None
     reports: Path
     run: str
     fresh: bool
@@ -55,80 +84,6 @@ class RunConfig:
     def directory(self) -> Path:
         """Where this run records and reports."""
         return self.reports / self.run
-
-
-def add_options(parser: pytest.Parser) -> None:
-    """Register every option; those that make sense in a project's ini are there as well."""
-    group = parser.getgroup("vla-shift", "robustness of vision-language-action policies")
-
-    def option(name: str, text: str, *, ini: bool = True, **extra: object) -> None:
-        group.addoption(f"--vla-{name}", help=text, default=None, **extra)
-        if ini:
-            parser.addini(f"vla_{name.replace('-', '_')}", f"default of --vla-{name}", default=None)
-
-    option("policy", "policy under test: a name, or module:attr for your own", metavar="NAME")
-    option(
-        "policy-arg",
-        "argument of the policy, may be given several times",
-        ini=False,
-        action="append",
-        metavar="K=V",
-    )
-    option("task", "keep tasks whose name contains a word of this comma list", metavar="WORDS")
-    option("episodes", "keep episodes: 0:10, 3, or 0,4,7:9", metavar="RANGE")
-    option(
-        "configuration",
-        "keep configurations: places of a task's episodes in the suite, 0:2, 3 or 0,4",
-        metavar="RANGE",
-    )
-    option(
-        "axis",
-        "keep axes of this comma list; null is the null arm, simultaneous all axes at once",
-        metavar="NAMES",
-    )
-    option("level", "keep levels of this comma list: L1 or 1", metavar="LEVELS")
-    option(
-        "compound",
-        "shift axes at once as well: camera+lighting; several in a comma list, all for every axis",
-        metavar="AXES",
-    )
-    option(
-        "nominal",
-        "run every released initial state clean as well",
-        ini=False,
-        action="store_true",
-    )
-    option(
-        "replicate",
-        "run every compared cell again with another policy seed",
-        ini=False,
-        action="store_true",
-    )
-    option("list", "print the plan and what it costs, run nothing", ini=False, action="store_true")
-    option(
-        "envs",
-        "0: simulator in the pytest process, for a debugger; 1 (default): in its own process",
-        metavar="N",
-    )
-    option(
-        "rollout-timeout",
-        "seconds after which a simulator worker counts as hung (default 600)",
-        metavar="SECONDS",
-    )
-    option("reports", "folder of all runs (default: reports in the root)", metavar="DIR")
-    option(
-        "run",
-        "name of this run's folder; records found there are reused (default: policy and suite)",
-        ini=False,
-        metavar="NAME",
-    )
-    option(
-        "fresh",
-        "set the run's records aside and run everything again",
-        ini=False,
-        action="store_true",
-    )
-    option("video", "side-by-side videos: on, off or degraded (default)", metavar="WHICH")
 
 
 def asks_for_rollouts(config: pytest.Config) -> bool:
@@ -143,9 +98,6 @@ def read_options(config: pytest.Config) -> RunConfig:
         UsageError: a value is malformed.
     """
     policy = _value(config, "policy")
-    video = _value(config, "video")
-    if video is not None and video not in VIDEO:
-        raise UsageError(f"--vla-video: {video!r} is none of {', '.join(VIDEO)}")
     run = _value(config, "run") or _default_run(config, policy)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", run):
         raise UsageError(f"--vla-run: {run!r} must be a plain folder name")
@@ -157,19 +109,29 @@ def read_options(config: pytest.Config) -> RunConfig:
         cut=_cut(config),
         extras=_extras(config),
         list_only=bool(config.getoption("--vla-list")),
+        policy_url=_value(config, "policy-url"),
+        policy_command=_value(config, "policy-command"),
+        policy_start_s=_positive(config, "policy-start-timeout", 600.0, "number of seconds"),
+        policy_timeout_s=_positive(config, "policy-timeout", 120.0, "number of seconds"),
+        executor=_choice(config, "executor", EXECUTORS, default="local"),
         envs=_envs(_value(config, "envs")),
-        rollout_timeout_s=_seconds(_value(config, "rollout-timeout")),
+        rollout_timeout_s=_positive(config, "rollout-timeout", 600.0, "number of seconds"),
+        recycle_rollouts=_recycle_rollouts(_value(config, "recycle-rollouts")),
+        recycle_bytes=int(_positive(config, "recycle-memory", 8.0, "number of GiB") * 2**30),
+        gpus=_words(config, "gpus") or None,
+        render_gpus=_words(config, "render-gpus") or None,
+        shard=_shard(_value(config, "shard")),
         reports=_reports(config),
         run=run,
         fresh=bool(config.getoption("--vla-fresh")),
-        video=video or "degraded",
-        video_asked=video is not None,
+        video=_choice(config, "video", VIDEO, default="degraded"),
+        video_asked=_value(config, "video") is not None,
     )
 
 
 def _value(config: pytest.Config, name: str) -> str | None:
     given = config.getoption(f"--vla-{name}")
-    if given is None and name != "run":
+    if given is None and name not in ("run", "shard"):
         given = config.getini(f"vla_{name.replace('-', '_')}")
     return None if given is None or given == "" else str(given)
 
@@ -249,27 +211,52 @@ def parse_policy_args(pairs: list[str], option: str) -> dict[str, str]:
     return args
 
 
+def _choice(config: pytest.Config, name: str, choices: tuple[str, ...], *, default: str) -> str:
+    value = _value(config, name)
+    if value is not None and value not in choices:
+        raise UsageError(f"--vla-{name}: {value!r} is none of {', '.join(choices)}")
+    return value or default
+
+
 def _envs(value: str | None) -> int:
     if value is None:
         return 1
-    if value not in ("0", "1"):
+    if not (value.isascii() and value.isdecimal()) or int(value) > MOST_ENVS:
         raise UsageError(
-            f"--vla-envs: {value!r} is neither 0 (simulator in the pytest process) nor 1 (in a"
-            " process of its own); run several at once with pytest-xdist: -n N"
+            f"--vla-envs: {value!r} is neither 0 (simulator in the pytest process) nor a number of"
+            f" rollouts at once, 1 to {MOST_ENVS}"
         )
     return int(value)
 
 
-def _seconds(value: str | None) -> float:
+def _recycle_rollouts(value: str | None) -> int | None:
     if value is None:
-        return 600.0
+        return None
+    if not (value.isascii() and value.isdecimal()) or int(value) < 1:
+        raise UsageError(f"--vla-recycle-rollouts: {value!r} is not a whole number from 1")
+    return int(value)
+
+
+def _shard(value: str | None) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    match = re.fullmatch(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})", value)
+    if match is None or int(match[1]) > int(match[2]):
+        raise UsageError(f"--vla-shard: {value!r} is not like 1/3, which is the first of three")
+    return int(match[1]), int(match[2])
+
+
+def _positive(config: pytest.Config, name: str, default: float, what: str) -> float:
+    value = _value(config, name)
+    if value is None:
+        return default
     try:
-        seconds = float(value)
+        number = float(value)
     except ValueError:
-        seconds = 0.0
-    if not 0.0 < seconds < float("inf"):
-        raise UsageError(f"--vla-rollout-timeout: {value!r} is not a positive number of seconds")
-    return seconds
+        number = 0.0
+    if not 0.0 < number < float("inf"):
+        raise UsageError(f"--vla-{name}: {value!r} is not a positive {what}")
+    return number
 
 
 def _default_run(config: pytest.Config, policy: str | None) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_vla_shift.fixtures import audit, cell, condition, pair
-from pytest_vla_shift.options import add_options, asks_for_rollouts
+from pytest_vla_shift.option_list import add_options
+from pytest_vla_shift.options import asks_for_rollouts
 
 __all__ = ["audit", "cell", "condition", "pair"]
 

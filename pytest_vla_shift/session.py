@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from pytest_vla_shift.contract import check_contract, start_simulators
+from pytest_vla_shift.contract import check_contract, simulator_options, start_simulators
 from pytest_vla_shift.options import RunConfig
 from pytest_vla_shift.outcomes import ReportFacts, told_by_transition
 from pytest_vla_shift.pair import Pair, replay_command
@@ -172,8 +172,7 @@ class RobustnessSession:
             Store(self.run.directory, worker, ignore=self._set_aside),
             policy,
             self.run.policy_args,
-            envs=self.run.envs,
-            rollout_timeout_s=self.run.rollout_timeout_s,
+            options=simulator_options(self.run),
             finished=lambda record: self.config.hook.pytest_vla_rollout_finished(
                 config=self.config, record=record
             ),

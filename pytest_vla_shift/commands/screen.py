@@ -59,6 +59,7 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
     from pytest_vla_shift.protocol.observation import Episode
     from pytest_vla_shift.protocol.plan import Cell
     from pytest_vla_shift.reporting.audit_tables import screening_table, wrap
+    from pytest_vla_shift.rollouts.attempts import SimulatorOptions
     from pytest_vla_shift.rollouts.engine import Engine
     from pytest_vla_shift.rollouts.lock import held
     from pytest_vla_shift.rollouts.screening import (
@@ -89,8 +90,7 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
             Store(directory, "screen"),
             policy,
             args,
-            envs=given.envs,
-            rollout_timeout_s=given.rollout_timeout,
+            options=SimulatorOptions(given.envs, given.rollout_timeout),
         )
         try:
             state = run_screening(engine, suite, lambda r, ran: _progress(out, r, ran))

@@ -31,14 +31,16 @@ def spec_problems(spec: PolicySpec) -> list[str]:
         problems.append(f"cameras must be a tuple of names, not {spec.cameras!r}")
     elif len(set(spec.cameras)) != len(spec.cameras):
         problems.append(f"a camera twice in {spec.cameras}")
-    counts = {name: getattr(spec, name) for name in ("action_dim", "chunk", "replan")}
+    counts = {name: getattr(spec, name) for name in ("action_dim", "chunk", "replan", "batch")}
     wrong = [n for n, v in counts.items() if isinstance(v, bool) or not isinstance(v, int) or v < 1]
     problems += [f"{n} must be a whole number from 1, not {counts[n]!r}" for n in wrong]
     if not wrong and spec.replan > spec.chunk:
         problems.append(f"replan {spec.replan} is more than its chunk {spec.chunk}")
-    for name in ("privileged", "seeded", "language"):
+    for name in ("privileged", "seeded", "language", "stateless"):
         if not isinstance(getattr(spec, name), bool):
             problems.append(f"{name} must be True or False")
+    if not wrong and spec.batch > 1 and not spec.stateless:
+        problems.append("a policy that takes batches must be stateless")
     return problems
 
 

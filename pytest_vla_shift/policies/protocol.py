@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,6 +30,9 @@ class PolicySpec:
         seeded: whether ``reset``'s seed decides its randomness. False: recorded as inert.
         language: whether it reads the instruction. One that knows tasks by their names or numbers
             alone says False: a language shift is then an identity, and labelled so.
+        stateless: whether ``act`` depends on nothing but the observation (and on the random state
+            that the rollout swaps in), so that one instance may serve rollouts side by side.
+        batch: how many observations ``act_batch`` takes at once; 1 for a policy without it.
     """
 
     name: str
@@ -40,6 +44,8 @@ class PolicySpec:
     replan: int = 1
     seeded: bool = False
     language: bool = True
+    stateless: bool = False
+    batch: int = 1
 
 
 class Policy(Protocol):
@@ -61,3 +67,31 @@ class Policy(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class SessionPolicy(Policy, Protocol):
+    """A policy that keeps state from call to call, and can serve several rollouts side by side."""
+
+    def session(self) -> Policy:
+        """Another policy with state of its own, which may share weights with this one.
+
+        Asked for once a lane; closed with it. Its spec must be this one's.
+        """
+        ...
+
+
+class BatchPolicy(Policy, Protocol):
+    """A stateless policy that answers several rollouts in one call. ``spec.batch`` is above 1."""
+
+    def act_batch(
+        self, observations: Sequence[Observation], seeds: Sequence[int]
+    ) -> Sequence[NDArray[np.floating]]:
+        """One action chunk for every observation, as ``act`` would give it.
+
+        Always called with exactly ``spec.batch`` observations: where fewer rollouts wait, the
+        first is repeated, so that shapes, and with them kernels and rounding, never depend on what
+        runs beside. A chunk may depend on its own observation and seed alone. Global generators
+        must not be drawn from, since the call belongs to several rollouts: randomness comes from
+        ``seeds``, one for each decision of each rollout.
+        """
+        ...

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 from pytest_vla_shift.policies.protocol import Policy
 from pytest_vla_shift.protocol.conditions import CLEAN, NOMINAL, Condition
-from pytest_vla_shift.protocol.errors import (
-    InfrastructureError,
-    MissingAsset,
-    SimulatorError,
-    UsageError,
-)
 from pytest_vla_shift.protocol.identity import digest
 from pytest_vla_shift.protocol.plan import Cell
 from pytest_vla_shift.protocol.suite import Suite
+from pytest_vla_shift.rollouts.attempts import LocalRunner, Outcome, SimulatorOptions, Simulators
 from pytest_vla_shift.rollouts.record import JSON, RolloutRecord
-from pytest_vla_shift.rollouts.request import RolloutRequest, request, settings_of
-from pytest_vla_shift.rollouts.rollout import CleanStart, Measured, actions_digest, run_rollout
+from pytest_vla_shift.rollouts.request import RolloutRequest, request
+from pytest_vla_shift.rollouts.rollout import CleanStart, Measured, actions_digest
+from pytest_vla_shift.rollouts.seat import DirectSeat
 from pytest_vla_shift.rollouts.store import Store
 from pytest_vla_shift.simulators.factories import load_factory
-from pytest_vla_shift.simulators.launch import open_simulator
-from pytest_vla_shift.simulators.protocol import Simulator, SimulatorInfo, SimulatorSettings
-
-ATTEMPTS = 2
-"""A rollout whose worker was lost gets one more chance on a fresh worker."""
+from pytest_vla_shift.simulators.protocol import Simulator, SimulatorInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +46,7 @@ class Engine:
         store: where records are found and written.
         policy: who is under test.
         policy_args: its arguments, for the key.
-        envs: 0 runs simulators in this process; 1 gives each a process of its own.
-        rollout_timeout_s: after this a worker counts as hung.
+        options: how simulators are run.
         finished: called with every record that this engine wrote.
     """
 
@@ -66,17 +56,15 @@ class Engine:
         policy: Policy,
         policy_args: Mapping[str, str],
         *,
-        envs: int,
-        rollout_timeout_s: float,
+        options: SimulatorOptions,
         finished: Callable[[RolloutRecord], None] = lambda _: None,
     ) -> None:
         self.store = store
         self.policy = policy
         self._policy_args = policy_args
-        self._envs = envs
-        self._timeout_s = rollout_timeout_s
         self._finished = finished
-        self._simulators: dict[SimulatorSettings, Simulator] = {}
+        self.simulators = Simulators(options)
+        self._runner = LocalRunner(self.simulators, DirectSeat(policy))
         self._infos: dict[str, SimulatorInfo] = {}
 
     def info(self, suite: Suite) -> SimulatorInfo:
@@ -119,25 +107,16 @@ class Engine:
         return any(self.store.final(request.key) is None for request in wanted)
 
     def simulator(self, suite: Suite) -> Simulator:
-        """The open simulator of a suite; started at the first call."""
-        settings = settings_of(suite)
-        if settings not in self._simulators:
-            self._simulators[settings] = open_simulator(
-                settings, envs=self._envs, rollout_timeout_s=self._timeout_s
-            )
-        return self._simulators[settings]
+        """The calling thread's open simulator of a suite; started at the first call."""
+        return self.simulators.of(suite)
 
     def discard_simulator(self, suite: Suite) -> None:
         """Close a suite's simulator; the next rollout gets a fresh one."""
-        simulator = self._simulators.pop(settings_of(suite), None)
-        if simulator is not None:
-            simulator.close()
+        self.simulators.discard(suite)
 
     def close(self) -> None:
         """Close every simulator and the policy."""
-        for simulator in self._simulators.values():
-            simulator.close()
-        self._simulators.clear()
+        self._runner.close()
         try:
             self.policy.close()
         except Exception:
@@ -161,37 +140,10 @@ class Engine:
     def _run(self, wanted: RolloutRequest, clean: RolloutRecord | None) -> RolloutRecord:
         cell_name = f"{wanted.episode.task_suite}/{wanted.episode.task} {wanted.condition.name}"
         self.store.started(wanted.key, cell_name)
-        began = time.perf_counter()
         start = None if clean is None else self._start_of(clean)
-        measured: Measured | None = None
-        error: InfrastructureError | None = None
-        attempt = 0
-        while attempt < ATTEMPTS:
-            attempt += 1
-            try:
-                measured = run_rollout(self.simulator(wanted.suite), self.policy, wanted, start)
-                error = None
-                break
-            except UsageError as raised:
-                # Found out too late to be a usage error of the run, for example by a simulator
-                # that knows more than its description said.
-                error = SimulatorError(str(raised))
-                break
-            except InfrastructureError as raised:
-                error = raised
-                if isinstance(raised, SimulatorError) and not isinstance(raised, MissingAsset):
-                    # Whatever it raised, its state is not to be trusted any more.
-                    self.discard_simulator(wanted.suite)
-                if not raised.retry:
-                    break
-        record = make_record(
-            wanted,
-            measured,
-            error,
-            attempts=attempt,
-            wall_seconds=time.perf_counter() - began,
-            worker=self.store.worker,
-        )
+        outcome = self._runner.run(wanted, start)
+        record = make_record(wanted, outcome, worker=self.store.worker)
+        measured = outcome.measured
         actions = None if measured is None else measured.actions
         frames = None if measured is None else measured.first_frames
         fingerprint = None if measured is None else measured.fingerprint
@@ -204,17 +156,9 @@ class Engine:
         return CleanStart(clean.fingerprint, fields, clean.initial_predicates)
 
 
-def make_record(
-    wanted: RolloutRequest,
-    measured: Measured | None,
-    error: InfrastructureError | None,
-    *,
-    attempts: int,
-    wall_seconds: float,
-    worker: str,
-) -> RolloutRecord:
+def make_record(wanted: RolloutRequest, outcome: Outcome, *, worker: str) -> RolloutRecord:
     """The row of one rollout, done or in error."""
-    condition = wanted.condition
+    condition, measured, error = wanted.condition, outcome.measured, outcome.error
     done = measured is not None and error is None
     got = measured if measured is not None else Measured()
     stages = got.stages if done else None
@@ -250,9 +194,9 @@ def make_record(
         seed_note=wanted.seed_note,
         actions_digest=None if got.actions is None else actions_digest(got.actions),
         error=None if error is None else (error.kind, str(error)),
-        attempts=attempts,
-        timing={"wall": round(wall_seconds, 3), "policy": round(got.policy_seconds, 3)},
-        where={"worker": worker},
+        attempts=outcome.attempts,
+        timing={"wall": round(outcome.wall_seconds, 3), "policy": round(got.policy_seconds, 3)},
+        where={"worker": worker, **({"device": outcome.device} if outcome.device else {})},
     )
 
 

@@ -144,6 +144,8 @@ def request(
             "action_dim": policy.action_dim,
             "seeded": policy.seeded,
             "language": policy.language,
+            # Shapes decide rounding. Absent for one at a time, so that older keys stay.
+            **({"batch": policy.batch} if policy.batch > 1 else {}),
         },
         "policy_seed": seed,
         "replicate": replicate,

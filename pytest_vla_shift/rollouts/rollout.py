@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_vla_shift.policies.guard import ask, begin
 from pytest_vla_shift.protocol.errors import InvalidScene, NotAPair, SimulatorError
 from pytest_vla_shift.protocol.identity import digest
 from pytest_vla_shift.protocol.observation import EpisodeInfo, Goal
-from pytest_vla_shift.rollouts.randomness import RolloutRandomness
 from pytest_vla_shift.rollouts.record import StageResult
 from pytest_vla_shift.rollouts.request import RolloutRequest
+from pytest_vla_shift.rollouts.seat import DirectSeat, Seat
 from pytest_vla_shift.rollouts.stages import StageTracker
 from pytest_vla_shift.shifts.apply import ActionPipeline, shifted_instruction
 from pytest_vla_shift.shifts.protocol import Receipt
@@ -81,11 +79,21 @@ def run_rollout(
     request: RolloutRequest,
     clean: CleanStart | None,
 ) -> Measured:
+    """:func:`run_seated` with a policy that serves nobody else."""
+    return run_seated(simulator, DirectSeat(policy), request, clean)
+
+
+def run_seated(
+    simulator: Simulator,
+    seat: Seat,
+    request: RolloutRequest,
+    clean: CleanStart | None,
+) -> Measured:
     """Run ``request`` once.
 
     Args:
         simulator: kept between rollouts; ``prepare`` makes its history irrelevant.
-        policy: reset here, with the request's seed.
+        seat: its policy is reset here, with the request's seed.
         request: what to run.
         clean: where the clean arm began, which this arm must pair with; None for the clean arm.
 
@@ -100,7 +108,7 @@ def run_rollout(
     if clean is not None:
         _check_premise(prepared, measured, clean)
     measured.first_frames = simulator.observe(request.suite.cameras).images
-    _drive(simulator, policy, request, prepared, measured)
+    _drive(simulator, seat, request, prepared, measured)
     return measured
 
 
@@ -195,13 +203,12 @@ def goal_name(predicate: Sequence[str]) -> str:
 
 def _drive(
     simulator: Simulator,
-    policy: Policy,
+    seat: Seat,
     request: RolloutRequest,
     prepared: Prepared,
     measured: Measured,
 ) -> None:
-    spec = policy.spec
-    randomness = RolloutRandomness(request.policy_seed)
+    spec = seat.spec
     tracker = StageTracker(prepared.stages, measured.initial_predicates)
     info = EpisodeInfo(
         request.episode,
@@ -209,8 +216,7 @@ def _drive(
         request.horizon,
         prepared.goal if spec.privileged else Goal(),
     )
-    with randomness.swapped_in():
-        begin(policy, info, request.policy_seed)
+    seat.begin(info, request.policy_seed)
     commands = ActionPipeline(
         request.interventions, simulator.info.layout, np.asarray(simulator.info.settle_action)
     )
@@ -219,10 +225,8 @@ def _drive(
     while measured.steps < request.horizon and not measured.success:
         observation = simulator.observe(spec.cameras, privileged=spec.privileged)
         observation = replace(observation, instruction=measured.instruction)
-        began = time.perf_counter()
-        with randomness.swapped_in():
-            chunk = ask(policy, observation)
-        measured.policy_seconds += time.perf_counter() - began
+        chunk = seat.ask(observation)
+        measured.policy_seconds = seat.policy_seconds
         measured.decisions += 1
         chunk = chunk[: min(spec.replan, request.horizon - measured.steps)]
         chunk = _shifted(commands, chunk, measured.steps)

@@ -145,6 +145,10 @@ class Connection:
                 self._process.ended(CLOSE_TIMEOUT_S)
         self.kill()
 
+    def terminate(self) -> None:
+        """From another thread: end the process, and leave its channel to the thread that waits."""
+        self._process.terminate()
+
     def kill(self) -> None:
         """End the process at once. Idempotent."""
         self._at_exit()

@@ -54,6 +54,7 @@ def open_simulator(
     rollout_timeout_s: float,
     python: str | None = None,
     recycle_above_bytes: int | None = None,
+    recycle_after_rollouts: int | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Simulator:
     """One simulator, ready for ``prepare``.
@@ -64,7 +65,7 @@ def open_simulator(
             ends the run. Anything else gives a worker process, started at the first ``prepare``.
         rollout_timeout_s: see :class:`RemoteSimulator`.
         python: the worker's interpreter; this one if None.
-        recycle_above_bytes: see :class:`RemoteSimulator`.
+        recycle_above_bytes, recycle_after_rollouts: see :class:`RemoteSimulator`.
         environment: variables for the worker, over ours.
 
     Raises:
@@ -77,5 +78,6 @@ def open_simulator(
         python=python,
         timeout_s=rollout_timeout_s,
         recycle_above_bytes=recycle_above_bytes,
+        recycle_after_rollouts=recycle_after_rollouts,
         environment=environment,
     )

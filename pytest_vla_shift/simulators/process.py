@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -68,6 +69,7 @@ class WorkerProcess:
             worker_channel.close()
             os.close(worker_lifeline)
         self._killed = False
+        self._ending = threading.Lock()
         self._owner = os.getpid()
 
     @property
@@ -125,18 +127,28 @@ class WorkerProcess:
             while time.monotonic() < until and os.fstat(self._log.fileno()).st_size == size:
                 time.sleep(POLL_SECONDS)
 
+    def terminate(self) -> None:
+        """Send SIGKILL to it and everything it started, and reap nothing: safe from any thread."""
+        with self._ending:
+            if not self._killed and os.getpid() == self._owner:
+                self._signal_group()
+
     def kill(self) -> None:
         """End it and everything it started, and free all that belongs to it. Idempotent."""
-        if self._killed or os.getpid() != self._owner:  # a fork of ours must not end it
-            return
-        self._killed = True
-        # The leader is reaped only after this, so the group's number is still its own.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._popen.pid, signal.SIGKILL)
+        with self._ending:
+            if self._killed or os.getpid() != self._owner:  # a fork of ours must not end it
+                return
+            self._killed = True
+            self._signal_group()
         self._popen.wait()
         self.channel.close()
         os.close(self._lifeline)
         self._log.close()
+
+    def _signal_group(self) -> None:
+        # The leader is reaped only after this, so the group's number is still its own.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
 
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:

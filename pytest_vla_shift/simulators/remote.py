@@ -50,6 +50,7 @@ class RemoteSimulator:
         timeout_s: float,
         start_timeout_s: float = START_TIMEOUT_S,
         recycle_above_bytes: int | None = None,
+        recycle_after_rollouts: int | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """Set up; nothing is started.
@@ -62,6 +63,7 @@ class RemoteSimulator:
             start_timeout_s: added to that for a ``prepare`` that starts a worker.
             recycle_above_bytes: a worker whose resident memory exceeded this at its last
                 ``prepare`` is replaced before the next.
+            recycle_after_rollouts: a worker is replaced after so many calls of ``prepare``.
             environment: variables for the worker, over ours.
         """
         self._settings = settings
@@ -69,6 +71,8 @@ class RemoteSimulator:
         self._timeout_s = timeout_s
         self._start_timeout_s = start_timeout_s
         self._recycle_above_bytes = recycle_above_bytes
+        self._recycle_after_rollouts = recycle_after_rollouts
+        self._prepared = 0
         self._environment = dict(environment or {})
         self._connection: Connection | None = None
         self._frames: FrameMemory | None = None
@@ -91,13 +95,14 @@ class RemoteSimulator:
     def prepare(self, episode: Episode) -> Prepared:
         self._where = f"{episode.task_suite} {episode.task} e{episode.index:02d}"
         self._left_s = self._timeout_s
-        if self._recycle_above_bytes is not None and self._resident > self._recycle_above_bytes:
+        if self._worn():
             self.close()
         if self._connection is None or not self._connection.alive:
             began = time.monotonic()
             self._start()
             self._left_s += max(0.0, self._start_timeout_s - (time.monotonic() - began))
         connection, reply = self._ask("prepare", asdict(episode))
+        self._prepared += 1
         # The allowance was for starting and for the first world, not for the rollout.
         self._left_s = min(self._left_s, self._timeout_s)
         connection.trim_output()
@@ -143,11 +148,24 @@ class RemoteSimulator:
         """Kill the worker, if there is one; the next ``prepare`` starts a fresh one."""
         connection, self._connection = self._connection, None
         frames, self._frames = self._frames, None
-        self._resident = 0
+        self._resident = self._prepared = 0
         if connection is not None:
             connection.kill()
         if frames is not None:
             frames.close()
+
+    def kill(self) -> None:
+        """From another thread: end the worker at once. A call under way raises WorkerLost."""
+        connection = self._connection
+        if connection is not None:
+            connection.terminate()
+
+    def _worn(self) -> bool:
+        """Whether the worker is due to be replaced: MuJoCo, drivers and simulators leak."""
+        many, large = self._recycle_after_rollouts, self._recycle_above_bytes
+        return (many is not None and self._prepared >= many) or (
+            large is not None and self._resident > large
+        )
 
     def _start(self) -> SimulatorInfo:
         """Start a worker and open the simulator in it."""

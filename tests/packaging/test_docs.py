@@ -117,7 +117,7 @@ def test_the_options_are_all_documented(pytestconfig: pytest.Config) -> None:
     page = (REFERENCE / "options.md").read_text("utf-8")
     readme = (ROOT / "README.md").read_text("utf-8")
     parser = pytest.Parser(_ispytest=True)
-    from pytest_vla_shift.options import add_options
+    from pytest_vla_shift.option_list import add_options
 
     add_options(parser)
     options = {

@@ -16,6 +16,7 @@ OURS = {
     "pytest_vla_shift",
     "pytest_vla_shift.fixtures",
     "pytest_vla_shift.hookspecs",
+    "pytest_vla_shift.option_list",
     "pytest_vla_shift.options",
     "pytest_vla_shift.plugin",
     "pytest_vla_shift.protocol",

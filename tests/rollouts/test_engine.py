@@ -137,7 +137,7 @@ def failing(made: ToyEngine, *errors: Exception) -> tuple[Failing, list[str]]:
     simulator.errors = list(errors)
     made.simulator = simulator
     discarded: list[str] = []
-    made.engine.discard_simulator = (  # type: ignore[method-assign]
+    made.engine.simulators.discard = (  # type: ignore[method-assign]
         lambda suite: discarded.append(suite.name)
     )
     return simulator, discarded

@@ -20,6 +20,7 @@ from pytest_vla_shift.protocol.errors import (
 from pytest_vla_shift.protocol.identity import digest
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
 from pytest_vla_shift.protocol.stages import Milestone, StageSpec
+from pytest_vla_shift.rollouts.attempts import Outcome
 from pytest_vla_shift.rollouts.engine import make_record
 from pytest_vla_shift.rollouts.record import RolloutRecord
 from pytest_vla_shift.rollouts.request import RolloutRequest
@@ -39,7 +40,7 @@ def run(policy: Policy, *changes: tuple[str, str], condition: str = "clean") -> 
 
 
 def recorded(wanted: RolloutRequest, measured: Measured) -> RolloutRecord:
-    return make_record(wanted, measured, None, attempts=1, wall_seconds=0.0, worker="main")
+    return make_record(wanted, Outcome(measured, None, 1, 0.0), worker="main")
 
 
 def test_an_expert_solves_its_episode_and_every_milestone_is_reached_in_order() -> None:

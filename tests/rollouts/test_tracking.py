@@ -13,6 +13,7 @@ from pytest_vla_shift.protocol.conditions import NOMINAL
 from pytest_vla_shift.protocol.errors import SimulatorError
 from pytest_vla_shift.protocol.plan import Cell
 from pytest_vla_shift.protocol.suite import parse_suite
+from pytest_vla_shift.rollouts.attempts import SimulatorOptions
 from pytest_vla_shift.rollouts.engine import Engine
 from pytest_vla_shift.rollouts.store import Store
 from pytest_vla_shift.rollouts.tracking import OpenLoop
@@ -56,7 +57,7 @@ def test_real_commands_are_led_astray_by_about_as_much_as_published(tmp_path: Pa
     suite = parse_suite(SUITE.format(tasks=f'["{task}"]', episodes=1), "one task")
     (episode,) = suite.all_episodes()
     cell = Cell(suite.name, episode, NOMINAL)
-    engine = Engine(Store(tmp_path, "main"), Scripted(), {}, envs=0, rollout_timeout_s=600.0)
+    engine = Engine(Store(tmp_path, "main"), Scripted(), {}, options=SimulatorOptions(envs=0))
     try:
         clean = engine.pair(suite, cell).clean
         commands = engine.store.actions(clean.key)

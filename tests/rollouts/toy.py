@@ -13,6 +13,7 @@ from pytest_vla_shift.policies.protocol import Policy, PolicySpec
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo, Observation
 from pytest_vla_shift.protocol.plan import Cell
 from pytest_vla_shift.protocol.suite import Suite, parse_suite
+from pytest_vla_shift.rollouts.attempts import SimulatorOptions
 from pytest_vla_shift.rollouts.engine import Engine
 from pytest_vla_shift.rollouts.record import RolloutRecord
 from pytest_vla_shift.rollouts.request import RolloutRequest, request
@@ -96,11 +97,10 @@ class ToyEngine:
             Store(self.directory, "main"),
             self.policy,
             {},
-            envs=0,
-            rollout_timeout_s=60.0,
+            options=SimulatorOptions(envs=0, rollout_timeout_s=60.0),
             finished=self.finished.append,
         )
-        self.engine.simulator = lambda suite: self.simulator  # type: ignore[method-assign]
+        self.engine.simulators.of = lambda suite: self.simulator  # type: ignore[method-assign]
 
 
 class Script:

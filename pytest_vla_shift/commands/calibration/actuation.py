@@ -138,6 +138,7 @@ def measure(suite: Suite, policy: Policy, note: Callable[[str], None]) -> Iterat
     from pytest_vla_shift.protocol.conditions import NOMINAL
     from pytest_vla_shift.protocol.errors import InfrastructureError
     from pytest_vla_shift.protocol.plan import Cell
+    from pytest_vla_shift.rollouts.attempts import SimulatorOptions
     from pytest_vla_shift.rollouts.engine import Engine
     from pytest_vla_shift.rollouts.store import Store
     from pytest_vla_shift.rollouts.tracking import OpenLoop
@@ -145,7 +146,7 @@ def measure(suite: Suite, policy: Policy, note: Callable[[str], None]) -> Iterat
     (axis,) = suite.axes
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder), "main")
-        engine = Engine(store, policy, {}, envs=0, rollout_timeout_s=600.0)
+        engine = Engine(store, policy, {}, options=SimulatorOptions(envs=0))
         try:
             for number, episode in enumerate(suite.all_episodes()):
                 cell = Cell(suite.name, episode, NOMINAL)
