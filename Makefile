@@ -13,7 +13,7 @@ help:
 	@echo "                   (a second time: at once, from the records; FRESH=1 runs it again)"
 	@echo "make test          every check and every test"
 	@echo "make lint          the checks alone: ruff, mypy, import-linter"
-	@echo "make bench         the benchmarks that docs/performance.md quotes"
+	@echo "make bench         the benchmarks that have targets, one line a row; LONG=1 for the slow ones too"
 	@echo "make expert-table  which tasks the scripted expert can do (about 10 minutes)"
 	@echo "make setup         what demo and test do first; make doctor says what is missing"
 
@@ -33,10 +33,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 bench: $(READY)
-	$(BIN)/python -m benchmarks.plugin_load
-	$(BIN)/python -m benchmarks.boundary_overhead
-	$(BIN)/python -m benchmarks.libero_step
-	$(BIN)/python -m benchmarks.compound_bootstrap
+	@$(BIN)/python -m benchmarks $(if $(LONG),--long)
 
 expert-table: $(READY)
 	for suite in libero_object libero_spatial libero_goal; do \

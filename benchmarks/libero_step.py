@@ -1,6 +1,6 @@
 """What a LIBERO rollout costs: CPU of preparing, stepping and drawing, and memory.
 
-    MUJOCO_GL=egl python benchmarks/libero_step.py [task_suite task]
+    MUJOCO_GL=egl python -m benchmarks.libero_step [task_suite task]
 
 Prints one line a row. CPU time of all threads of this process, so other load distorts it little
 (shared caches and cores still cost up to a factor of two: compare ratios).

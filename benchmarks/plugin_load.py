@@ -16,8 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks.rows import Row
 
 TARGET_MS = 20.0
 PLUGIN = "pytest_vla_shift.plugin"
@@ -60,10 +63,8 @@ def measure(folder: Path, plugin: bool) -> Sample:
     return Sample(cpu * 1000, wall * 1000, int(modules.split()[1]))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=20)
-    rounds = parser.parse_args().rounds
+def sampled(rounds: int) -> list[tuple[Sample, Sample]]:
+    """Runs without and with the plugin, in turn."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "pytest.ini").write_text("[pytest]\n")
@@ -71,7 +72,23 @@ def main() -> None:
         (folder / "test_empty.py").write_text("def test_nothing(): pass\n")
         for plugin in (False, True):  # compile everything first
             measure(folder, plugin)
-        pairs = [(measure(folder, False), measure(folder, True)) for _ in range(rounds)]
+        return [(measure(folder, False), measure(folder, True)) for _ in range(rounds)]
+
+
+def extra_ms(pairs: list[tuple[Sample, Sample]]) -> float:
+    """Median CPU that the plugin adds to a run."""
+    return statistics.median(b.cpu_ms - a.cpu_ms for a, b in pairs)
+
+
+def rows() -> Iterator[Row]:
+    yield Row("CPU of the plugin in a run without it", extra_ms(sampled(20)), "ms", TARGET_MS)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20)
+    rounds = parser.parse_args().rounds
+    pairs = sampled(rounds)
     without, with_plugin = zip(*pairs, strict=True)
     print(f"{rounds} rounds, medians; Python {sys.version.split()[0]}")
     print(f"{'':>16}{'CPU ms':>9}{'wall ms':>9}{'modules':>9}")
@@ -79,7 +96,7 @@ def main() -> None:
         cpu = statistics.median(s.cpu_ms for s in samples)
         wall = statistics.median(s.wall_ms for s in samples)
         print(f"{label:>16}{cpu:9.1f}{wall:9.1f}{samples[0].modules:9d}")
-    extra = statistics.median(b.cpu_ms - a.cpu_ms for a, b in pairs)
+    extra = extra_ms(pairs)
     wall = statistics.median(b.wall_ms - a.wall_ms for a, b in pairs)
     more = with_plugin[0].modules - without[0].modules
     print(f"{'difference':>16}{extra:9.1f}{wall:9.1f}{more:9d}")
