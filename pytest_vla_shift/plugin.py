@@ -5,11 +5,16 @@ The hooks of a run itself are in :mod:`pytest_vla_shift.hooks`, registered only 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pytest_vla_shift.fixtures import audit, cell, condition, pair
 from pytest_vla_shift.option_list import add_options
 from pytest_vla_shift.options import asks_for_rollouts
+
+if TYPE_CHECKING:
+    from pytest_vla_shift.scheduling import EpisodeScheduling
 
 __all__ = ["audit", "cell", "condition", "pair"]
 
@@ -41,6 +46,16 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_vla_shift.hooks import open_run
 
         open_run(config)
+
+
+@pytest.hookimpl(optionalhook=True)  # at module level: what is registered later comes too late
+def pytest_xdist_make_scheduler(config: pytest.Config) -> EpisodeScheduling | None:
+    """Keep an episode's cells together, unless ``--dist`` asks for something else than ``load``."""
+    if config.getoption("dist") != "load" or not asks_for_rollouts(config):
+        return None
+    from pytest_vla_shift.scheduling import episode_scheduling
+
+    return episode_scheduling(config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -5,6 +5,7 @@ Sorted, so that every worker and every run collects the same nodes in the same o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -42,9 +43,29 @@ class Cell:
 
         ``-k`` selects on its words.
         """
-        e = self.episode
         again = f"-r{self.replicate}" if self.replicate else ""
-        return f"{e.task_suite}-{e.task}-e{e.index:02d}-{self.condition.name}{again}"
+        return f"{self.episode_id}-{self.condition.name}{again}"
+
+    @property
+    def episode_id(self) -> str:
+        """What the ids of an episode's cells begin with: ``libero_goal-open_the_drawer-e07``."""
+        e = self.episode
+        return f"{e.task_suite}-{e.task}-e{e.index:02d}"
+
+
+_ID = re.compile(r"(.+-e\d{2,})-(?:null|nominal|[a-z0-9_+]+-L[1-9])(?:-.*)?", re.DOTALL)
+"""Greedy: a task may have any name, a condition has no ``-e00-`` in its own. What may follow is the
+replicate, or a further parameter of the test."""
+
+
+def episode_of(cell_id: str) -> str | None:
+    """The :attr:`Cell.episode_id` of a cell's id; None if it is no cell's.
+
+    An xdist controller has nothing but ids: this is the inverse of :attr:`Cell.id`, and the only
+    place that reads one.
+    """
+    match = _ID.fullmatch(cell_id)
+    return None if match is None else match[1]
 
 
 @dataclass(frozen=True, slots=True)

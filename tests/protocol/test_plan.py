@@ -6,8 +6,12 @@ import time
 from dataclasses import replace
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from pytest_vla_shift.protocol.plan import Cut, CutCheck, cost, plan
+from pytest_vla_shift.protocol.conditions import Condition
+from pytest_vla_shift.protocol.observation import Episode
+from pytest_vla_shift.protocol.plan import Cell, Cut, CutCheck, cost, episode_of, plan
 from pytest_vla_shift.protocol.suite import Suite, load_suite, parse_suite
 from tests.protocol.test_suite import SUITE
 
@@ -36,6 +40,37 @@ def test_ids_are_unique_and_never_of_clean() -> None:
     cells = plan(load_suite("quickstart"))
     assert len({cell.id for cell in cells}) == len(cells) == 78
     assert all(cell.condition.name != "clean" for cell in cells)
+
+
+AXIS = st.from_regex(r"[a-z0-9_]+", fullmatch=True)
+NAMED = st.text(min_size=1) | st.sampled_from(["a-e07-null", "e01-L2", "-e00-blur-L1-r1", "a\nb"])
+
+
+@given(
+    task_suite=NAMED,
+    task=NAMED,
+    index=st.integers(0, 20_000),
+    axes=st.lists(AXIS, max_size=3) | st.just(["e08"]),
+    level=st.integers(1, 9),
+    replicate=st.integers(0, 1),
+)
+@example("s", "x-e07", 8, [], 1, 1)
+@example("s", "x-e07", 8, ["e09"], 1, 0)
+def test_the_episode_is_read_back_from_the_id_of_any_cell(
+    task_suite: str, task: str, index: int, axes: list[str], level: int, replicate: int
+) -> None:
+    names = [f"{'+'.join(axes)}-L{level}"] if axes else ["null", "nominal"]
+    for name in names:
+        cell = Cell("any", Episode(task_suite, task, index), Condition(name), replicate)
+        assert episode_of(cell.id) == cell.episode_id
+        assert episode_of(f"{cell.id}-7") == cell.episode_id, "with a further parameter"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no-policy", "camera-L2", "toy-left-e1-null", "a-e07-b", "e07"]
+)
+def test_an_id_of_something_else_has_no_episode(text: str) -> None:
+    assert episode_of(text) is None
 
 
 @pytest.mark.parametrize(
