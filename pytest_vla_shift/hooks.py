@@ -112,6 +112,8 @@ class RunHooks:
             if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
                 session.exitstatus = pytest.ExitCode.OK
         elif self.results:
+            if self.session:
+                self.results.in_other_shards = self.session.in_other_shards
             self.results.finish(session)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

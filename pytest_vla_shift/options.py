@@ -98,6 +98,7 @@ def read_options(config: pytest.Config) -> RunConfig:
         UsageError: a value is malformed.
     """
     policy = _value(config, "policy")
+    shard = _shard(_value(config, "shard"))
     run = _value(config, "run") or _default_run(config, policy)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", run):
         raise UsageError(f"--vla-run: {run!r} must be a plain folder name")
@@ -120,9 +121,10 @@ def read_options(config: pytest.Config) -> RunConfig:
         recycle_bytes=int(_positive(config, "recycle-memory", 8.0, "number of GiB") * 2**30),
         gpus=_words(config, "gpus") or None,
         render_gpus=_words(config, "render-gpus") or None,
-        shard=_shard(_value(config, "shard")),
+        shard=shard,
         reports=_reports(config),
-        run=run,
+        # Shards never share a folder: each may be on a host of its own.
+        run=run if shard is None else f"{run}-shard{shard[0]}of{shard[1]}",
         fresh=bool(config.getoption("--vla-fresh")),
         video=_choice(config, "video", VIDEO, default="degraded"),
         video_asked=_value(config, "video") is not None,

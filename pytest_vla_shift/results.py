@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import traceback
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,7 +17,6 @@ from pytest_vla_shift.outcomes import ReportFacts, facts_of
 from pytest_vla_shift.reporting.progress import Progress
 from pytest_vla_shift.rollouts.lock import held
 from pytest_vla_shift.rollouts.manifest import (
-    PlannedNode,
     SessionPlan,
     check_manifest,
     discard_plans,
@@ -28,10 +27,9 @@ from pytest_vla_shift.rollouts.manifest import (
     write_plan,
 )
 from pytest_vla_shift.rollouts.store import Store, archive, make_writable, record_files
-from pytest_vla_shift.statistics.integrity import IntegrityReport
-from pytest_vla_shift.statistics.pairs import planned_pairs
-from pytest_vla_shift.statistics.report import RunFacts, RunReport, build_report
-from pytest_vla_shift.statistics.run_integrity import audit_run
+
+if TYPE_CHECKING:
+    from pytest_vla_shift.reporting.run_report import Reported
 
 HOPELESS = 3
 """Rollouts with an infrastructure error in a row, from the start, after which a run stops."""
@@ -56,8 +54,8 @@ class RunResults:
         self.run = run
         self.session_id = uuid.uuid4().hex[:12]
         self.distributed = config.getoption("dist", "no") != "no"
-        self.report: RunReport | None = None
-        self.integrity: IntegrityReport | None = None
+        self.made: Reported | None = None
+        self.in_other_shards = 0
         self._lock = ExitStack()
         self._lock.enter_context(held(run.directory))
         discard_plans(run.directory)
@@ -72,8 +70,6 @@ class RunResults:
         self._told: list[ReportFacts] = []
         self._errors_from_start: int | None = 0
         self._usage_error: str | None = None
-        self._missing_nodes: list[PlannedNode] = []
-        self._troubles: list[str] = []
         self._own_allure: Path | None = None
         self.allure_directory = self._choose_allure()
 
@@ -183,110 +179,79 @@ class RunResults:
         message = output.get("vla_usage_error")
         if isinstance(message, str):
             self._usage_error = message
+        elsewhere = output.get("vla_in_other_shards")
+        if isinstance(elsewhere, int):
+            self.in_other_shards = elsewhere
 
     def finish(self, session: pytest.Session) -> None:
         """Compute the aggregates from the store, report them, and decide the exit code."""
         if self._usage_error is not None:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return
-        if self._plan is None:
+        if self.in_other_shards and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            # Something was selected, and all of it is in other shards.
+            session.exitstatus = pytest.ExitCode.OK
+        plan = self._plan
+        if plan is None or (self.in_other_shards and not plan.nodes):
             return
-        from pytest_vla_shift.reporting.publish import publish
+        from pytest_vla_shift.reporting.run_report import report_run, run_facts
 
         self._store.refresh()
-        pairs = planned_pairs(self._plan.nodes)
-        records = self._store.records()
-        self.report = build_report(self._facts(), pairs, records)
-        with self._noting("the integrity audit"):
-            self.integrity = audit_run(self._plan, records, kept_plan_path(Path()).name)
-        self._missing_nodes = [n for n in self._plan.nodes if n.node not in self._reported]
-        with self._noting("a pytest_vla_aggregate hook"):
-            self.config.hook.pytest_vla_aggregate(config=self.config, report=self.report)
-        with self._noting("writing the summary and the Allure results"):
-            publish(
-                self.run.directory,
-                self.allure_directory,
-                self.report,
-                self._missing_nodes,
-                self.integrity,
-            )
-        sound = self.integrity is not None and self.integrity.passed
-        incomplete = self._missing_nodes or self._troubles or not sound
-        if incomplete and session.exitstatus == pytest.ExitCode.OK:
+        self.made = report_run(
+            self.run.directory,
+            self.allure_directory,
+            plan,
+            self._store.records(),
+            run_facts(self.run.run, plan, list(self._store_notes())),
+            unreported=lambda _: [n for n in plan.nodes if n.node not in self._reported],
+            aggregated=lambda report: self.config.hook.pytest_vla_aggregate(
+                config=self.config, report=report
+            ),
+        )
+        if not self.made.whole and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    @contextmanager
-    def _noting(self, what: str) -> Iterator[None]:
-        """What goes wrong at the end must not take the table away: it is told below it."""
-        try:
-            yield
-        except Exception as error:
-            where = "".join(traceback.format_tb(error.__traceback__)[-1:])
-            self._troubles.append(f"{what} raised {type(error).__name__}: {error}\n{where}")
-
-    def _facts(self) -> RunFacts:
-        assert self._plan is not None
-        policy = self._plan.policy
-        return RunFacts(
-            run=self.run.run,
-            policy=str(policy["name"]),
-            policy_revision=str(policy["revision"]),
-            privileged=bool(policy["privileged"]),
-            seeded=bool(policy["seeded"]),
-            versions={"pytest-vla-shift": __version__, **self._plan.versions},
-            protocols=self._plan.protocols,
-            notes=(*self._selection_notes(), *self._store_notes()),
-        )
-
-    def _selection_notes(self) -> list[str]:
-        """Rates over cells chosen by ``-k``, ``--lf`` or a cut must not be read as the suite's."""
-        assert self._plan is not None
-        notes = []
-        for suite, size in sorted(self._plan.grid.items()):
-            planned = len({n.cell for n in self._plan.nodes if n.suite == suite})
-            if planned < size:
-                notes.append(
-                    f"{planned} of the {size} cells of {suite} were selected; all figures are over"
-                    " these alone."
-                )
-        return notes
-
-    def _store_notes(self) -> list[str]:
-        notes = []
+    def _store_notes(self) -> Iterator[str]:
         if self._archived is not None:
-            notes.append(f"--vla-fresh: earlier records were set aside in {self._archived}.")
+            yield f"--vla-fresh: earlier records were set aside in {self._archived}."
         for bad in (*self._store.bad_rows, *self._cut_off):
-            notes.append(
+            yield (
                 f"{bad.file}, line {bad.line} is not a record ({bad.reason}); its rollout ran"
                 " again if it is in this plan."
             )
-        return notes
 
     def print_summary(self, terminal: pytest.TerminalReporter) -> None:
         """The table, what broke, and where everything is."""
         if self._usage_error is not None:
             terminal.write_line(f"ERROR: {self._usage_error}", red=True)
             return
-        if self.report is None:
+        if self.run.shard is not None and self.in_other_shards and self.made is None:
+            index, count = self.run.shard
+            terminal.write_line(
+                f"shard {index} of {count}: no episode of this selection is in it;"
+                f" {self.in_other_shards} nodes are in other shards"
+            )
+        if self.made is None or self._plan is None:
             return
         from pytest_vla_shift.reporting.audit_tables import integrity_lines
         from pytest_vla_shift.reporting.tables import render
 
         terminal.section("robustness")
-        terminal.write_line(render(self.report))
-        if self.integrity is not None:
-            for line in integrity_lines(self.integrity):
-                terminal.write_line(line, red=not self.integrity.passed)
+        terminal.write_line(render(self.made.report))
+        integrity, missing = self.made.integrity, self.made.unreported
+        if integrity is not None:
+            for line in integrity_lines(integrity):
+                terminal.write_line(line, red=not integrity.passed)
         self._print_told(terminal)
-        for trouble in self._troubles:
+        for trouble in self.made.troubles:
             terminal.write_line(trouble, red=True)
-        if self._missing_nodes:
+        if missing:
             terminal.section("planned, not reported", red=True)
             terminal.write_line(
-                f"{len(self._missing_nodes)} of {len(self._plan.nodes if self._plan else ())}"
+                f"{len(missing)} of {len(self._plan.nodes)}"
                 " planned nodes were not reported; run the same command again to run the rest"
             )
-            for node in self._missing_nodes[:EXPLAINED]:
+            for node in missing[:EXPLAINED]:
                 terminal.write_line(f"  {node.node}")
         terminal.write_line("")
         terminal.write_line(f"records and summary  {_short(self.run.directory)}")

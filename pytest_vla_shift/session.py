@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -14,18 +13,14 @@ from pytest_vla_shift.contract import check_contract, simulator_options, start_s
 from pytest_vla_shift.options import RunConfig
 from pytest_vla_shift.outcomes import ReportFacts, told_by_transition
 from pytest_vla_shift.pair import Pair, replay_command
+from pytest_vla_shift.planning import Node, Selection, keep_shard, write_session_plan
 from pytest_vla_shift.protocol.errors import InfrastructureError, UsageError
 from pytest_vla_shift.protocol.plan import Cell, CutCheck, plan
 from pytest_vla_shift.protocol.registry import load
 from pytest_vla_shift.protocol.suite import Suite, load_suite
 from pytest_vla_shift.reporting.allure_node import decorate, label_node
 from pytest_vla_shift.rollouts.engine import Engine, PairRecords
-from pytest_vla_shift.rollouts.manifest import (
-    PlannedNode,
-    SessionPlan,
-    plan_path,
-    write_plan,
-)
+from pytest_vla_shift.rollouts.manifest import plan_path
 from pytest_vla_shift.rollouts.request import check_axes
 from pytest_vla_shift.rollouts.store import Store
 from pytest_vla_shift.simulators.factories import is_listed_only, load_factory
@@ -70,7 +65,8 @@ class RobustnessSession:
         self._usage_error: str | None = None
         self._engine: Engine | None = None
         self._videos: VideoMaker | None = None
-        self._listed: list[tuple[Suite, Cell]] = []
+        self._selection = Selection(())
+        self.in_other_shards = 0
 
     @property
     def engine(self) -> Engine | None:
@@ -125,13 +121,12 @@ class RobustnessSession:
             problem = self._cut.problem()
             if problem is not None:
                 raise UsageError(problem)
-            planned = self._planned(items)
+            self._select(items)
             if self.run.list_only:
                 self._check_names()
-                self._listed = [(suite, cell) for _, suite, cell in planned]
                 items.clear()
-            elif planned and self._session_id is not None:
-                self._open_engine(planned)
+            elif self._selection.nodes and self._session_id is not None:
+                self._open_engine(self._selection.own)
         except UsageError as error:
             self.close()  # pytest still finishes the collection: there is no plan to write
             output: dict[str, object] | None = getattr(self.config, "workeroutput", None)
@@ -148,17 +143,28 @@ class RobustnessSession:
             if not is_listed_only(suite.simulator):
                 load_factory(suite.simulator)
 
-    def _planned(self, items: Sequence[pytest.Item]) -> list[tuple[str, Suite, Cell]]:
-        """Node id, suite and cell of every item that asks for a pair."""
-        found = []
+    def _select(self, items: list[pytest.Item]) -> None:
+        """Note what was selected; leave this shard's part of it in ``items``."""
+        cells: dict[str, tuple[Suite, Cell]] = {}
+        nodes: list[Node] = []
         for item in items:
-            mark = item.get_closest_marker("vla")
-            callspec = getattr(item, "callspec", None)
-            if mark is None or callspec is None or "pair" not in getattr(item, "fixturenames", ()):
+            parameters = getattr(getattr(item, "callspec", None), "params", {})
+            if "cell" not in parameters or item.get_closest_marker("vla") is None:
                 continue
-            suite, cell = self.cell(item, callspec.params["cell"])
-            found.append((item.nodeid, suite, cell))
-        return found
+            suite, cell = cells[item.nodeid] = self.cell(item, parameters["cell"])
+            if "pair" in getattr(item, "fixturenames", ()):
+                nodes.append((item.nodeid, suite, cell))
+        self._selection = Selection(tuple(nodes))
+        if self.run.shard is None:
+            return
+        groups = {node: cell for node, (_, cell) in cells.items()}
+        self._selection, others = keep_shard(items, groups, nodes, self.run.shard)
+        self.in_other_shards = len(others)
+        output: dict[str, object] | None = getattr(self.config, "workeroutput", None)
+        if output is not None:
+            output["vla_in_other_shards"] = len(others)
+        if others:
+            self.config.hook.pytest_deselected(items=others)
 
     def _open_engine(self, planned: Sequence[tuple[str, Suite, Cell]]) -> None:
         from pytest_vla_shift.policies.registry import resolve
@@ -166,7 +172,8 @@ class RobustnessSession:
         name = self.run.policy
         assert name is not None  # only a listing has none
         policy = resolve(name, self.run.policy_args, paths=[self.config.rootpath])
-        check_contract(policy, planned)
+        # Of all shards: what one of them refuses, all do, and before any has run for hours.
+        check_contract(policy, self._selection.nodes)
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         self._engine = Engine(
             Store(self.run.directory, worker, ignore=self._set_aside),
@@ -188,39 +195,8 @@ class RobustnessSession:
         path = plan_path(self.run.directory, session_id)
         if path.exists():
             return
-        nodes = []
-        for node, suite, cell in self._planned(items):
-            condition = cell.condition
-            nodes.append(
-                PlannedNode(
-                    node,
-                    suite.name,
-                    cell.id,
-                    cell.episode.task_suite,
-                    cell.episode.task,
-                    cell.episode.index,
-                    condition.name,
-                    condition.axis,
-                    condition.level,
-                    cell.replicate,
-                    condition.axes,
-                    engine.clean_request(suite, cell).key,
-                    engine.request(suite, cell).key,
-                )
-            )
-        infos = {suite.simulator: engine.info(suite) for suite in self.suites.values()}
-        write_plan(
-            path,
-            SessionPlan(
-                policy={**asdict(engine.policy.spec), "args": dict(self.run.policy_args)},
-                versions={k: v for info in infos.values() for k, v in info.versions.items()},
-                renderers={name: info.renderer for name, info in infos.items()},
-                protocols={s.name: s.protocol_digest for s in self.suites.values()},
-                grid={s.name: len(plan(s, extras=self.run.extras)) for s in self.suites.values()},
-                suites={s.name: s.text for s in self.suites.values()},
-                nodes=tuple(nodes),
-            ),
-        )
+        runs = frozenset(item.nodeid for item in items)
+        write_session_plan(path, engine, self.run, self.suites, self._selection, runs)
 
     # Running
 
@@ -337,7 +313,8 @@ class RobustnessSession:
         from pytest_vla_shift.listing import plan_lines
 
         workers = self.config.getoption("numprocesses", None)
-        for line in plan_lines(self._listed, self.run, workers or 1):
+        listed = [(suite, cell) for _, suite, cell in self._selection.own]
+        for line in plan_lines(listed, self.run, workers or 1):
             terminal.write_line(line)
 
     def close(self) -> None:

@@ -57,7 +57,10 @@ class SessionPlan:
         protocols: suite -> protocol digest.
         grid: suite -> cells of its protocol, of which the plan may be a selection.
         suites: suite -> the TOML of its protocol.
-        nodes: in the order in which they run.
+        nodes: in the order in which they run; of a shard, its own.
+        shard: ``(i, n)`` of ``--vla-shard``; None for a run of everything that was selected.
+        others: the nodes of the other shards, each with its place in the whole selection, so that
+            merging can tell what no shard has run.
     """
 
     policy: Mapping[str, JSON]
@@ -67,6 +70,22 @@ class SessionPlan:
     grid: Mapping[str, int]
     suites: Mapping[str, str]
     nodes: tuple[PlannedNode, ...]
+    shard: tuple[int, int] | None = None
+    others: tuple[tuple[int, PlannedNode], ...] = ()
+
+    @property
+    def selection(self) -> tuple[PlannedNode, ...]:
+        """The nodes of all shards, in the order in which they were collected.
+
+        Raises:
+            ValueError: the places of ``others`` are not those of one selection.
+        """
+        elsewhere = dict(self.others)
+        total = len(self.nodes) + len(self.others)
+        if len(elsewhere) != len(self.others) or not all(0 <= at < total for at in elsewhere):
+            raise ValueError("two nodes have one place in the selection, or one has none")
+        own = iter(self.nodes)
+        return tuple(elsewhere[n] if n in elsewhere else next(own) for n in range(total))
 
 
 def kept_plan_path(directory: Path) -> Path:
@@ -87,24 +106,6 @@ def discard_plans(directory: Path) -> None:
 
 def write_plan(path: Path, plan: SessionPlan) -> None:
     """Write the plan whole; workers that collected the same plan may write it again."""
-    nodes: list[JSON] = [
-        [
-            n.node,
-            n.suite,
-            n.cell,
-            n.task_suite,
-            n.task,
-            n.episode,
-            n.condition,
-            n.axis,
-            n.level,
-            n.replicate,
-            list(n.axes),
-            n.clean_key,
-            n.shifted_key,
-        ]
-        for n in plan.nodes
-    ]
     _replace(
         path,
         {
@@ -114,9 +115,29 @@ def write_plan(path: Path, plan: SessionPlan) -> None:
             "protocols": dict(plan.protocols),
             "grid": dict(plan.grid),
             "suites": dict(plan.suites),
-            "nodes": nodes,
+            "nodes": [_parts(node) for node in plan.nodes],
+            "shard": None if plan.shard is None else list(plan.shard),
+            "others": [[place, *_parts(node)] for place, node in plan.others],
         },
     )
+
+
+def _parts(n: PlannedNode) -> list[JSON]:
+    return [
+        n.node,
+        n.suite,
+        n.cell,
+        n.task_suite,
+        n.task,
+        n.episode,
+        n.condition,
+        n.axis,
+        n.level,
+        n.replicate,
+        list(n.axes),
+        n.clean_key,
+        n.shifted_key,
+    ]
 
 
 def read_plan(path: Path) -> SessionPlan | None:
@@ -125,6 +146,8 @@ def read_plan(path: Path) -> SessionPlan | None:
         raw = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return None
+    # A plan without shards is older than they are: it was all that was selected.
+    shard = raw.get("shard")
     return SessionPlan(
         raw["policy"],
         raw["versions"],
@@ -133,6 +156,8 @@ def read_plan(path: Path) -> SessionPlan | None:
         raw["grid"],
         raw["suites"],
         tuple(_node(node) for node in raw["nodes"]),
+        None if shard is None else (shard[0], shard[1]),
+        tuple((place, _node(parts)) for place, *parts in raw.get("others", ())),
     )
 
 
@@ -184,6 +209,8 @@ def write_manifest(
             "protocols": dict(plan.protocols),
             "grid": dict(plan.grid),
             "planned": len(plan.nodes),
+            "shard": None if plan.shard is None else list(plan.shard),
+            "in_other_shards": len(plan.others),
             "nodes": cells,
         },
         indent=1,
