@@ -6,7 +6,7 @@ changes.
 
 from __future__ import annotations
 
-import os
+import io
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -14,10 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_vla_shift.rollouts.storage import replace_whole
+
 if TYPE_CHECKING:
     from pytest_vla_shift.protocol.observation import Image
 
 QUALITY = 92
+
+MOST_PIXELS = 2**24
+"""A picture that claims to be larger is none of ours, and is not unpacked."""
 
 
 @cache
@@ -38,9 +43,9 @@ def write_frames(directory: Path, frames: Mapping[str, Image]) -> None:
 
     directory.mkdir(parents=True, exist_ok=True)
     for camera, frame in frames.items():
-        part = directory / f".{camera}.{os.getpid()}.jpg"
-        Pillow.fromarray(frame).save(part, quality=QUALITY)
-        part.replace(directory / f"{camera}.jpg")
+        buffer = io.BytesIO()
+        Pillow.fromarray(frame).save(buffer, "JPEG", quality=QUALITY)
+        replace_whole(directory / f"{camera}.jpg", buffer.getvalue())
 
 
 def read_frames(directory: Path) -> dict[str, Image]:
@@ -48,13 +53,15 @@ def read_frames(directory: Path) -> dict[str, Image]:
     if not available() or not directory.is_dir():
         return {}
     from PIL import Image as Pillow
-    from PIL import UnidentifiedImageError
 
     frames: dict[str, Image] = {}
     for path in sorted(directory.glob("[!.]*.jpg")):
         try:
+            if not path.is_file():
+                continue
             with Pillow.open(path, formats=["JPEG"]) as picture:
-                frames[path.stem] = np.asarray(picture.convert("RGB"))
-        except (OSError, UnidentifiedImageError):
+                if picture.width * picture.height <= MOST_PIXELS:
+                    frames[path.stem] = np.asarray(picture.convert("RGB"))
+        except Exception:  # whatever Pillow raises on bytes that are no picture
             continue
     return frames

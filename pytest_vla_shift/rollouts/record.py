@@ -165,7 +165,7 @@ def _text(value: JSON) -> str:
 
 
 def _count(value: JSON) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
         raise ValueError(f"{value!r} is not a count")
     return value
 

@@ -19,44 +19,27 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
+import stat
+import threading
 import uuid
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vla_shift.protocol.errors import InfrastructureError, UsageError
+from pytest_vla_shift.protocol.errors import UsageError
+from pytest_vla_shift.protocol.identity import digest as digest_of
+from pytest_vla_shift.rollouts.action_file import actions_bytes, read_actions
 from pytest_vla_shift.rollouts.record import JSON, SCHEMA, RolloutRecord
+from pytest_vla_shift.rollouts.rows import BadRow, OtherSchema, read_row
+from pytest_vla_shift.rollouts.storage import refused, replace_whole, whole, writing
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from pytest_vla_shift.protocol.observation import Image
-
-
-@dataclass(frozen=True, slots=True)
-class BadRow:
-    """A line that could not be read: it is named and its rollout runs again.
-
-    Attributes:
-        file: the file's name.
-        line: counted from 1.
-        reason: what is wrong with it.
-    """
-
-    file: str
-    line: int
-    reason: str
-
-
-class UnreadableActions(InfrastructureError):
-    """A file of recorded actions is damaged, or holds something else than actions."""
-
-    kind = "unreadable actions"
 
 
 class Store:
@@ -68,7 +51,8 @@ class Store:
         ignore: names of files that are about to be archived, or are by now.
 
     Raises:
-        UsageError: the directory cannot be written, or two rows of one key differ in outcome.
+        UsageError: the directory cannot be written, a row is of another schema, or two rows of one
+            key differ in outcome.
     """
 
     def __init__(self, directory: Path, worker: str, ignore: frozenset[str] = frozenset()) -> None:
@@ -82,46 +66,77 @@ class Store:
         self.fresh_errors: set[str] = set()
         self._loaded = False
         self._records: dict[str, RolloutRecord] = {}
-        self._offsets: dict[Path, tuple[int, int]] = {}
+        # Of each file: bytes and lines read, and its size at that time.
+        self._read: dict[Path, tuple[int, int, int]] = {}
+        self._unreadable: set[Path] = set()
         self._file: int | None = None
+        self._path = self.root
+        # Lanes read and write from threads of their own.
+        self._mutex = threading.RLock()
         make_writable(directory)
         self.refresh()
         self._loaded = True
 
     def refresh(self) -> None:
         """Read what any process has written since the last look."""
+        with self._mutex:
+            self._refresh()
+
+    def _refresh(self) -> None:
         for file in sorted(self.root.glob("results-*.jsonl")):
-            if file.name in self._ignore:
+            if file.name in self._ignore or file in self._unreadable:
                 continue
-            offset, line_number = self._offsets.get(file, (0, 0))
-            with file.open("rb") as stream:
-                stream.seek(offset)
-                data = stream.read()
-            # What comes after the last newline is being written at this moment, or was cut off when
-            # its process was killed. (splitlines would also break at a carriage return.)
-            for line in data.split(b"\n")[:-1]:
-                offset, line_number = offset + len(line) + 1, line_number + 1
-                self._take(file.name, line_number, line)
-            self._offsets[file] = (offset, line_number)
+            try:
+                self._read_on(file)
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or str(error)
+                self._unreadable.add(file)
+                self.bad_rows.append(BadRow(file.name, 0, reason))
+
+    def _read_on(self, file: Path) -> None:
+        """Read what was added to a file since the last look.
+
+        Raises:
+            OSError, ValueError: it cannot be read at all.
+        """
+        offset, line_number, size = self._read.get(file, (0, 0, -1))
+        found = file.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("not a file")
+        if found.st_size == size:
+            return
+        with file.open("rb") as stream:
+            stream.seek(offset)
+            data = stream.read()
+        size = offset + len(data)
+        # What comes after the last newline is being written at this moment, or was cut off when
+        # its process was killed. (splitlines would also break at a carriage return.)
+        for line in data.split(b"\n")[:-1]:
+            offset, line_number = offset + len(line) + 1, line_number + 1
+            self._take(file.name, line_number, line)
+        self._read[file] = (offset, line_number, size)
 
     def unfinished_lines(self) -> list[BadRow]:
         """Last lines that were cut off; only meaningful while no other process writes."""
-        cut: list[BadRow] = []
-        for file, (offset, line_number) in sorted(self._offsets.items()):
-            if file.stat().st_size > offset:
-                cut.append(BadRow(file.name, line_number + 1, "cut off in the middle of the line"))
-        return cut
+        return [
+            BadRow(file.name, lines + 1, "cut off in the middle of the line")
+            for file, (offset, lines, size) in sorted(self._read.items())
+            if size > offset
+        ]
 
     def _take(self, file: str, number: int, line: bytes) -> None:
         try:
-            row = json.loads(line, parse_constant=_no_constant)
-            if not isinstance(row, dict):
-                raise ValueError("not an object")
-            if row.get("kind") == "started":
-                return
-            record = RolloutRecord.from_json(row)
-        except (ValueError, TypeError, RecursionError) as error:
-            self.bad_rows.append(BadRow(file, number, str(error)))
+            record = read_row(line)
+        except OtherSchema as other:
+            raise UsageError(
+                f"{self.root / file}, line {number}: a rollout of schema {other.schema}; this"
+                f" version reads and writes schema {SCHEMA}, and never mixes them. Choose another"
+                " run with --vla-run=NAME, or set these rows aside with --vla-fresh"
+            ) from None
+        except ValueError as error:
+            self.bad_rows.append(BadRow(file, number, str(error)[:MOST_REASON]))
+            return
+        if record is None:
             return
         known = self._records.get(record.key)
         if known is not None and known.status == "done":
@@ -156,17 +171,45 @@ class Store:
     @contextmanager
     def claim(self, key: str) -> Iterator[None]:
         """Hold ``key`` alone among all processes of this host; freed by the kernel on death."""
+        with self._claimed(key, fcntl.LOCK_EX):
+            yield
+
+    @contextmanager
+    def claim_if_free(self, key: str) -> Iterator[bool]:
+        """As :meth:`claim`, but True at once, or False if somebody else holds ``key``."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self._claimed(key, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            except BlockingIOError:
+                claimed = False
+            else:
+                claimed = True
+            yield claimed
+
+    @contextmanager
+    def _claimed(self, key: str, operation: int) -> Iterator[None]:
         path = self.root / "claims" / key
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        with writing(path):
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(handle, operation)
+            except BlockingIOError:
+                raise
+            except OSError as error:
+                raise refused(path, error) from error
             yield
         finally:
             os.close(handle)
 
     def started(self, key: str, cell: str) -> None:
-        """Note that a rollout begins: a crash then shows as started and never finished."""
-        self._append({"kind": "started", "schema": SCHEMA, "key": key, "cell": cell})
+        """Note that a rollout begins: a crash then shows as started and never finished.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        with self._mutex, whole():
+            self._append({"kind": "started", "schema": SCHEMA, "key": key, "cell": cell})
 
     def write(
         self,
@@ -175,27 +218,40 @@ class Store:
         first_frames: Mapping[str, Image] | None = None,
         fingerprint: Mapping[str, str] | None = None,
     ) -> None:
-        """Write one rollout: its line last, when all that it refers to is on disk."""
-        if fingerprint is not None:
-            self._write_fingerprint(record.fingerprint, fingerprint)
-        if actions is not None:
-            self._write_actions(record.key, actions)
-        if first_frames:
-            from pytest_vla_shift.rollouts.frames import write_frames
+        """Write one rollout: its line last, when all that it refers to is on disk.
 
-            write_frames(self.root / "frames" / record.key, first_frames)
-        self._append(record.to_json())
-        self.refresh()
+        A signal that ends the run waits for the end of this; but an error may come of the same
+        signal, which went to the simulator as well, so a row in error does not make it wait.
+
+        Raises:
+            StorageError: something of it cannot be written; then its line is not.
+        """
+        with whole() if record.status == "done" else nullcontext():
+            if fingerprint is not None:
+                self._write_fingerprint(record.fingerprint, fingerprint)
+            if actions is not None:
+                replace_whole(self._actions_path(record.key), actions_bytes(actions))
+            if first_frames:
+                from pytest_vla_shift.rollouts.frames import write_frames
+
+                folder = self.root / "frames" / record.key
+                with writing(folder):
+                    write_frames(folder, first_frames)
+            with self._mutex:
+                self._append(record.to_json())
+                self._refresh()
 
     def fingerprint(self, digest: str) -> dict[str, str] | None:
         """Field -> digest of a pre-shift state, or None if its file is gone or damaged."""
+        if not re.fullmatch(r"[0-9a-f]+", digest):
+            return None  # a damaged row: it names no file of ours
         try:
             found = json.loads((self.root / "fingerprints" / f"{digest}.json").read_bytes())
         except (OSError, ValueError, RecursionError):
             return None
         if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
             return None
-        return found
+        return found if digest_of(found) == digest else None
 
     def actions(self, key: str) -> NDArray[np.float64] | None:
         """The executed actions of ``key``, (steps, D), or None if the file is gone.
@@ -203,20 +259,10 @@ class Store:
         Raises:
             UnreadableActions: the file is damaged or hostile. Nothing in it is ever executed.
         """
-        import numpy as np
+        return read_actions(self._actions_path(key))
 
-        path = self.root / "actions" / f"{key}.npz"
-        if not path.exists():
-            return None
-        try:
-            # Not np.load: it tries other formats where a file is no archive.
-            with zipfile.ZipFile(path) as archive, archive.open("actions.npy") as member:
-                actions = np.lib.format.read_array(member, allow_pickle=False)
-        except _DAMAGED as error:
-            raise UnreadableActions(f"{path}: {type(error).__name__}: {error}") from error
-        if actions.dtype != np.float64 or actions.ndim != 2:
-            raise UnreadableActions(f"{path}: {actions.dtype} of shape {actions.shape}")
-        return actions
+    def _actions_path(self, key: str) -> Path:
+        return self.root / "actions" / f"{key}.npz"
 
     def frames(self, key: str) -> dict[str, Image]:
         """Camera -> first frame of ``key``; empty if there is none."""
@@ -231,59 +277,37 @@ class Store:
             self._file = None
 
     def _write_fingerprint(self, digest: str, fields: Mapping[str, str]) -> None:
-        path = self.root / "fingerprints" / f"{digest}.json"
         if self.fingerprint(digest) == fields:
             return  # as written for another condition of the episode
-        part = path.with_name(f".{digest}-{uuid.uuid4().hex}.json")
-        try:
-            part.write_text(json.dumps(dict(fields), indent=0, sort_keys=True) + "\n", "utf-8")
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)  # there only if the disk is full
-
-    def _write_actions(self, key: str, actions: NDArray[np.float64]) -> None:
-        import numpy as np
-
-        path = self.root / "actions" / f"{key}.npz"
-        part = path.with_name(f".{key}-{uuid.uuid4().hex}.npz")
-        try:
-            np.savez_compressed(part, actions=actions)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)  # there only if the disk is full
+        text = json.dumps(dict(fields), indent=0, sort_keys=True) + "\n"
+        replace_whole(self.root / "fingerprints" / f"{digest}.json", text.encode())
 
     def _append(self, row: Mapping[str, JSON]) -> None:
         if self._file is None:
-            path = self.root / f"results-{self.worker}-{uuid.uuid4().hex[:12]}.jsonl"
-            self._file = os.open(
-                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666
-            )
+            self._path = self.root / f"results-{self.worker}-{uuid.uuid4().hex[:12]}.jsonl"
+            with writing(self._path):
+                self._file = os.open(
+                    self._path,
+                    os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC,
+                    0o666,
+                )
         line = json.dumps(row, allow_nan=False, separators=(",", ":")).encode() + b"\n"
-        written = os.write(self._file, line)
-        if written != len(line):
-            # The disk is full: close the file, so that its broken last line stays the last.
-            self.close()
-            raise OSError(f"only {written} of {len(line)} bytes of a record were written")
+        with writing(self._path):
+            written = os.write(self._file, line)
+            if written == len(line):
+                return
+            # Whatever cut it short says so when the rest is tried. Then the file is closed, so that
+            # its broken last line stays the last; a rest that fits now only lengthens it.
+            file, self._file = self._file, None
+            try:
+                os.write(file, line[written:-1])
+                raise OSError(f"only {written} of {len(line)} bytes of a record were written")
+            finally:
+                os.close(file)
 
 
-_DAMAGED = (
-    OSError,  # truncated in the middle of a member, or not readable
-    ValueError,  # not an array; or an array of objects, which would take a pickle
-    KeyError,  # no such member
-    EOFError,
-    MemoryError,  # a header that claims more than there is
-    OverflowError,
-    NotImplementedError,  # a compression that nobody here has used
-    RuntimeError,  # encrypted
-    zipfile.BadZipFile,
-    zlib.error,
-)
-"""What zipfile and numpy raise on bytes that :meth:`Store.write` did not write."""
-
-
-def _no_constant(text: str) -> object:
-    """NaN and the infinities are not JSON, and no measured value of ours."""
-    raise ValueError(f"{text} is not a value of a record")
+MOST_REASON = 300
+"""Characters of what is said of a bad row: it may quote the garbage that it is made of."""
 
 
 def make_writable(directory: Path) -> None:

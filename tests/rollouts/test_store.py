@@ -21,8 +21,10 @@ import pytest
 
 from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.protocol.identity import digest
+from pytest_vla_shift.rollouts.action_file import UnreadableActions
 from pytest_vla_shift.rollouts.record import RolloutRecord
-from pytest_vla_shift.rollouts.store import BadRow, Store, UnreadableActions, archive
+from pytest_vla_shift.rollouts.rows import BadRow
+from pytest_vla_shift.rollouts.store import Store, archive
 from tests.plugin.toy_project import REPOSITORY
 from tests.statistics.build import record as built
 
@@ -263,7 +265,7 @@ def test_actions_that_do_not_fit_leave_no_row_and_no_scrap(tmp_path: Path) -> No
     with child("full", str(tmp_path), "2900") as process:
         out, _ = process.communicate(timeout=60)
     assert dict(line.split() for line in out.splitlines()) == {
-        rows[0].key: "OSError",
+        rows[0].key: "StorageError",
         rows[1].key: "written",
     }
     store = Store(tmp_path, "reader")

@@ -1,0 +1,116 @@
+"""How a run writes what must last: not cut in two by a signal, or refused in one clear sentence."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class StorageError(OSError):
+    """Something of a run cannot be written. The run stops; what was recorded before stays whole."""
+
+
+_MENDING = {
+    errno.ENOSPC: "make room on its disk",
+    errno.EDQUOT: "make room within the quota",
+    errno.EFBIG: "raise the limit on the size of a file (ulimit -f)",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.ENFILE: "raise the limit on open files (ulimit -n)",
+    errno.EROFS: "mount its file system to be written",
+    errno.EACCES: "make it writable",
+    errno.EPERM: "make it writable",
+    errno.EIO: "look at the disk, or at the connection to it",
+    errno.ESTALE: "look at the connection to its disk",
+    errno.ENOLCK: "put --vla-reports on a file system with locks",
+    errno.EISDIR: "move away what is in its place",
+    errno.ENOTDIR: "move away what is in its place",
+    errno.ENOENT: "give the run's folder back",
+}
+"""What to do, by the system's own number for what went wrong."""
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Whatever the system refuses in here is a :class:`StorageError` that says what and where.
+
+    Args:
+        path: what is being written, for people.
+
+    Raises:
+        StorageError: the body raised an OSError.
+    """
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise refused(path, error) from error
+
+
+def refused(path: Path, error: OSError) -> StorageError:
+    """``error``, met while writing ``path``, as the sentence that a run stops with."""
+    what = error.strerror or str(error)
+    mending = _MENDING.get(error.errno or 0, "mend that")
+    found = StorageError(
+        f"{path} cannot be written: {what}. What was recorded before is whole: {mending}, then run"
+        " the same command again for the rest"
+    )
+    found.errno = error.errno
+    return found
+
+
+# Signals. Handlers run in the main thread only, between two of its instructions.
+
+_depth = 0
+_pending: BaseException | None = None
+
+
+@contextmanager
+def whole() -> Iterator[None]:
+    """A section of the main thread that a signal does not cut: what it raises comes at the end.
+
+    In other threads it does nothing, since no signal is raised there. Sections may be nested.
+    """
+    global _depth, _pending
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _depth += 1
+    try:
+        yield
+    finally:
+        _depth -= 1
+        if _depth == 0 and _pending is not None:
+            raised, _pending = _pending, None
+            raise raised
+
+
+def interrupt(error: BaseException) -> None:
+    """Raise ``error``, at once or at the end of the section that is under way.
+
+    Only from a signal's handler.
+    """
+    global _pending
+    if _depth:
+        _pending = error
+    else:
+        raise error
+
+
+def replace_whole(path: Path, data: bytes) -> None:
+    """Write a file in one step, so that nobody ever reads half of it.
+
+    Raises:
+        StorageError: it cannot be written; what was there before is still there.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+    with writing(path), whole():
+        try:
+            part.write_bytes(data)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
