@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vla_shift.options import RunConfig
@@ -31,6 +32,34 @@ def simulator_options(run: RunConfig) -> SimulatorOptions:
     )
 
 
+def lane_options(run: RunConfig) -> list[SimulatorOptions]:
+    """The same for each lane; empty where rollouts run one at a time in pytest's own thread."""
+    return [simulator_options(run) for _ in range(run.envs)] if run.envs > 1 else []
+
+
+def open_policy(run: RunConfig, paths: Sequence[Path], ready: Callable[[], None]) -> Policy:
+    """The run's policy: in a thread of its own, with time limits, unless it is to be debugged.
+
+    Args:
+        run: what was asked for.
+        paths: where modules of policies may lie.
+        ready: called before the policy is made, see :func:`~.policies.registry.resolve`.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    from pytest_vla_shift.policies.registry import resolve
+    from pytest_vla_shift.policies.threaded import in_thread
+
+    name, args = run.policy, run.policy_args
+    assert name is not None  # only a listing has none
+
+    def make() -> Policy:
+        return resolve(name, args, paths=paths, url=run.policy_url, ready=ready)
+
+    return make() if run.envs == 0 else in_thread(make, run.policy_timeout_s)
+
+
 def check_contract(policy: Policy, planned: Planned) -> None:
     """Refuse a policy that does not fit the suites and tasks of a plan.
 
@@ -55,7 +84,7 @@ def start_simulators(engine: Engine, planned: Planned) -> None:
             continue
         started.add(suite.name)
         try:
-            _ = engine.simulator(suite).info
+            engine.start_simulator(suite)
         except Exception as error:  # in this process (--vla-envs=0) it may raise anything
             raise UsageError(
                 f"simulator {suite.simulator!r} of suite {suite.name!r} cannot start:"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vla_shift import outcomes
+from pytest_vla_shift import outcomes, policy_server
 from pytest_vla_shift.options import RunConfig, read_options
 from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.reporting.video import available
@@ -62,6 +62,7 @@ class RunHooks:
             self.session.write_plan(session.items)
             if self.results:
                 self.results.plan_ready()
+                self.session.run_ahead(session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self) -> None:
@@ -151,6 +152,7 @@ def _open_rollouts(config: pytest.Config, run: RunConfig) -> RunHooks:
         run = replace(
             run, reports=Path(str(workerinput["vla_reports"])), run=str(workerinput["vla_run"])
         )
+        run = policy_server.join(config, run, workerinput)
         if hasattr(config.option, "allure_report_dir"):
             config.option.allure_report_dir = workerinput["vla_allure"]
             # The controller alone may empty the directory: a replacement worker would wipe it.
@@ -159,6 +161,7 @@ def _open_rollouts(config: pytest.Config, run: RunConfig) -> RunHooks:
         set_aside = [str(name) for name in names] if isinstance(names, list) else []
         session = RobustnessSession(config, run, str(workerinput["vla_session"]), set_aside)
         return RunHooks(session, None, list_only=False)
+    run = policy_server.prepare(config, run)
     results = RunResults(config, run)
     here = (
         None

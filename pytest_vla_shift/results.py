@@ -14,6 +14,7 @@ import pytest
 from pytest_vla_shift import __version__
 from pytest_vla_shift.options import RunConfig
 from pytest_vla_shift.outcomes import ReportFacts, facts_of
+from pytest_vla_shift.protocol.errors import PolicyStuck
 from pytest_vla_shift.reporting.progress import Progress
 from pytest_vla_shift.rollouts.lock import held
 from pytest_vla_shift.rollouts.manifest import (
@@ -157,6 +158,8 @@ class RunResults:
                 terminal.write_line(line)
 
     def _count_errors(self, facts: ReportFacts) -> None:
+        if facts["error"] == PolicyStuck.kind:
+            self._stop("the policy hangs: a call that timed out never returned; no failure counted")
         if self._errors_from_start is None or facts["executed"] == 0:
             return
         if facts["error"] is None:
@@ -164,15 +167,17 @@ class RunResults:
             return
         self._errors_from_start += 1
         if self._errors_from_start >= HOPELESS:
-            message = (
+            self._stop(
                 f"the first {HOPELESS} rollouts all ended in an infrastructure error"
                 f" ({facts['error']}); stopped, no failure was counted"
             )
-            distributed = self.config.pluginmanager.get_plugin("dsession")
-            session = self.config.pluginmanager.get_plugin("session")
-            for target in (distributed, session):
-                if target is not None:
-                    target.shouldstop = message
+
+    def _stop(self, message: str) -> None:
+        distributed = self.config.pluginmanager.get_plugin("dsession")
+        session = self.config.pluginmanager.get_plugin("session")
+        for target in (distributed, session):
+            if target is not None:
+                target.shouldstop = message
 
     def worker_down(self, output: Mapping[str, object]) -> None:
         """Take over a usage error that an xdist worker found."""

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from pytest_vla_shift.contract import check_contract, simulator_options, start_simulators
+from pytest_vla_shift import policy_server
+from pytest_vla_shift.contract import (
+    check_contract,
+    lane_options,
+    open_policy,
+    simulator_options,
+    start_simulators,
+)
 from pytest_vla_shift.options import RunConfig
 from pytest_vla_shift.outcomes import ReportFacts, told_by_transition
 from pytest_vla_shift.pair import Pair, replay_command
@@ -23,6 +30,7 @@ from pytest_vla_shift.rollouts.engine import Engine, PairRecords
 from pytest_vla_shift.rollouts.manifest import plan_path
 from pytest_vla_shift.rollouts.request import check_axes
 from pytest_vla_shift.rollouts.store import Store
+from pytest_vla_shift.scheduling import assigned
 from pytest_vla_shift.simulators.factories import is_listed_only, load_factory
 from pytest_vla_shift.statistics.pairs import Transition
 from pytest_vla_shift.story import error_story, pair_story
@@ -66,6 +74,7 @@ class RobustnessSession:
         self._engine: Engine | None = None
         self._videos: VideoMaker | None = None
         self._selection = Selection(())
+        self._order: dict[str, tuple[Suite, Cell]] = {}
         self.in_other_shards = 0
 
     @property
@@ -167,11 +176,9 @@ class RobustnessSession:
             self.config.hook.pytest_deselected(items=others)
 
     def _open_engine(self, planned: Sequence[tuple[str, Suite, Cell]]) -> None:
-        from pytest_vla_shift.policies.registry import resolve
-
-        name = self.run.policy
-        assert name is not None  # only a listing has none
-        policy = resolve(name, self.run.policy_args, paths=[self.config.rootpath])
+        policy = open_policy(
+            self.run, [self.config.rootpath], lambda: policy_server.start(self.config)
+        )
         # Of all shards: what one of them refuses, all do, and before any has run for hours.
         check_contract(policy, self._selection.nodes)
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
@@ -180,6 +187,7 @@ class RobustnessSession:
             policy,
             self.run.policy_args,
             options=simulator_options(self.run),
+            lanes=lane_options(self.run),
             finished=lambda record: self.config.hook.pytest_vla_rollout_finished(
                 config=self.config, record=record
             ),
@@ -200,11 +208,26 @@ class RobustnessSession:
 
     # Running
 
+    def run_ahead(self, items: Sequence[pytest.Item]) -> None:
+        """Tell the lanes, if there are any, in which order pairs will be asked for."""
+        if self._engine is not None and self.run.envs > 1:
+            if not self._order:
+                self._order = {node: (suite, cell) for node, suite, cell in self._selection.own}
+            order = self._order
+            self._engine.expect(order[item.nodeid] for item in items if item.nodeid in order)
+
+    def _run_ahead_as_assigned(self, node: pytest.Item) -> None:
+        """In an xdist worker, which learns bit by bit what is its to run."""
+        if self.run.envs > 1 and hasattr(self.config, "workerinput"):
+            items = node.session.items
+            self.run_ahead([items[index] for index in assigned(self.config) or ()])
+
     def pair(self, node: pytest.Item, cell_id: str) -> Pair:
         """Both arms of a node's cell; raises the infrastructure error of either arm."""
         __tracebackhide__ = True
         suite, cell = self.cell(node, cell_id)
         assert self._engine is not None  # opened when collection was done
+        self._run_ahead_as_assigned(node)
         records = self._engine.pair(suite, cell)
         replay = self._replay(node)
         if records.shifted is None or records.shifted.status == "error":
@@ -269,6 +292,9 @@ class RobustnessSession:
                 options += [option, str(given)]
         if self.run.envs != 1:
             options.append(f"--vla-envs={self.run.envs}")
+        for option in ("--vla-policy-url", "--vla-policy-command"):
+            if given := self.config.getoption(option):
+                options.append(f"{option}={given}")
         # Without these the node would not be there.
         extras = self.run.extras
         if extras.compounds:
@@ -282,8 +308,9 @@ class RobustnessSession:
         wanted = self.run.video == "on" or (
             self.run.video == "degraded" and pair.transition is Transition.SF
         )
-        if wanted and not pair.nominal and self._videos is not None:
-            self._videos.make(pair)
+        if wanted and not pair.nominal and self._videos is not None and self._engine is not None:
+            with self._engine.aside():
+                self._videos.make(pair)
 
     # Reports
 

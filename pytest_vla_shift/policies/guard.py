@@ -6,7 +6,10 @@ takes the pair out of every rate.
 
 from __future__ import annotations
 
+import random
+import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -17,7 +20,7 @@ from pytest_vla_shift.protocol.errors import InfrastructureError, PolicyError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pytest_vla_shift.policies.protocol import Policy, PolicySpec
+    from pytest_vla_shift.policies.protocol import BatchPolicy, Policy, PolicySpec
     from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
 
 
@@ -75,6 +78,57 @@ def ask(policy: Policy, observation: Observation) -> NDArray[np.float64]:
             f"policy {policy.spec.name!r} raised at step {observation.step}: {_quote(error)}"
         ) from error
     return checked_actions(policy.spec.name, policy.spec, raw)
+
+
+def ask_all(
+    policy: BatchPolicy, observations: Sequence[Observation], seeds: Sequence[int]
+) -> list[NDArray[np.float64]]:
+    """An action chunk for each of at most ``spec.batch`` observations, checked.
+
+    The call is filled up to ``spec.batch`` with the first observation.
+
+    Raises:
+        PolicyError: it raised, answered with another number of chunks or with one that cannot be
+            executed, or drew from global generators, which belong to no rollout here.
+    """
+    spec = policy.spec
+    missing = spec.batch - len(observations)
+    filled = [*observations, *[observations[0]] * missing]
+    before = drawn_from()
+    try:
+        raw: object = policy.act_batch(filled, [*seeds, *[seeds[0]] * missing])
+    except InfrastructureError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise PolicyError(f"policy {spec.name!r} raised in act_batch: {_quote(error)}") from error
+    if drawn_from() != before:
+        raise PolicyError(
+            f"policy {spec.name!r} drew from global generators in act_batch, where several rollouts"
+            " share them: take all randomness from seeds"
+        )
+    try:
+        chunks = list(raw)  # type: ignore[call-overload]  # whatever it is
+    except TypeError:
+        raise PolicyError(
+            f"policy {spec.name!r} returned a {type(raw).__name__} from act_batch, not chunks"
+        ) from None
+    if len(chunks) != spec.batch:
+        raise PolicyError(
+            f"policy {spec.name!r} returned {len(chunks)} chunks for {spec.batch} observations"
+        )
+    return [checked_actions(spec.name, spec, c) for c in chunks[: len(observations)]]
+
+
+def drawn_from() -> tuple[object, ...]:
+    """The states of the process's global generators, to compare: python's, NumPy's and torch's."""
+    torch = sys.modules.get("torch")
+    algorithm, keys, *rest = np.random.get_state(legacy=True)
+    states: list[object] = [random.getstate(), algorithm, keys.tobytes(), *rest]  # type: ignore[union-attr]
+    if torch is not None:
+        states.append(torch.get_rng_state().numpy().tobytes())
+        if torch.cuda.is_initialized():
+            states += [state.numpy().tobytes() for state in torch.cuda.get_rng_state_all()]
+    return tuple(states)
 
 
 def checked_actions(policy_name: str, spec: PolicySpec, raw: object) -> NDArray[np.float64]:

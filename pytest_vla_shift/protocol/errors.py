@@ -63,3 +63,15 @@ class PolicyError(InfrastructureError):
     """The policy raised, or answered with actions that cannot be executed."""
 
     kind = "policy"
+
+
+class PolicyTimeout(PolicyError):
+    """A call of the policy did not return in time. What it returns later is never executed."""
+
+    kind = "policy timeout"
+
+
+class PolicyStuck(PolicyTimeout):
+    """A call that timed out still had not returned when the policy was needed again."""
+
+    kind = "policy stuck"

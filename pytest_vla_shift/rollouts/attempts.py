@@ -15,6 +15,7 @@ from pytest_vla_shift.protocol.errors import (
 )
 from pytest_vla_shift.rollouts.request import RolloutRequest, settings_of
 from pytest_vla_shift.rollouts.rollout import CleanStart, Measured, run_seated
+from pytest_vla_shift.rollouts.seat import Abandoned
 from pytest_vla_shift.simulators.launch import open_simulator
 
 if TYPE_CHECKING:
@@ -80,21 +81,17 @@ class Runner(Protocol):
         ...
 
 
-class Abandoned(Exception):
-    """The run ends: a rollout under way is given up, and leaves no record."""
-
-
 class Simulators:
     """The simulators of one runner, by settings; opened when first needed."""
 
     def __init__(self, options: SimulatorOptions) -> None:
         self._options = options
         self._open: dict[SimulatorSettings, Simulator] = {}
-        self._abandoned = False
+        self.abandoned = False
 
     def of(self, suite: Suite) -> Simulator:
         """The open simulator of a suite; started at the first call."""
-        if self._abandoned:
+        if self.abandoned:
             raise Abandoned
         settings = settings_of(suite)
         if settings not in self._open:
@@ -117,7 +114,7 @@ class Simulators:
 
     def abandon(self) -> None:
         """From another thread: kill the workers; ``of`` raises Abandoned from now on."""
-        self._abandoned = True
+        self.abandoned = True
         for simulator in list(self._open.values()):
             kill = getattr(simulator, "kill", None)
             if kill is not None:
@@ -173,6 +170,8 @@ class LocalRunner:
                     self.simulators.discard(wanted.suite)
                 if not raised.retry:
                     break
+        if error is not None and self.simulators.abandoned:
+            raise Abandoned  # its worker was killed because the run ends
         return Outcome(measured, error, attempt, time.perf_counter() - began, device)
 
     def abandon(self) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 
 from pytest_vla_shift.policies.protocol import Policy
@@ -11,11 +12,20 @@ from pytest_vla_shift.protocol.conditions import CLEAN, NOMINAL, Condition
 from pytest_vla_shift.protocol.identity import digest
 from pytest_vla_shift.protocol.plan import Cell
 from pytest_vla_shift.protocol.suite import Suite
-from pytest_vla_shift.rollouts.attempts import LocalRunner, Outcome, SimulatorOptions, Simulators
+from pytest_vla_shift.rollouts.agenda import Agenda, Job
+from pytest_vla_shift.rollouts.attempts import (
+    LocalRunner,
+    Outcome,
+    Runner,
+    SimulatorOptions,
+    Simulators,
+)
+from pytest_vla_shift.rollouts.desk import Desk, check_lanes
+from pytest_vla_shift.rollouts.lanes import Lanes
 from pytest_vla_shift.rollouts.record import JSON, RolloutRecord
 from pytest_vla_shift.rollouts.request import RolloutRequest, request
 from pytest_vla_shift.rollouts.rollout import CleanStart, Measured, actions_digest
-from pytest_vla_shift.rollouts.seat import DirectSeat
+from pytest_vla_shift.rollouts.seat import Abandoned
 from pytest_vla_shift.rollouts.store import Store
 from pytest_vla_shift.simulators.factories import load_factory
 from pytest_vla_shift.simulators.protocol import Simulator, SimulatorInfo
@@ -40,14 +50,19 @@ class PairRecords:
 
 
 class Engine:
-    """Runs the rollouts of one process, one at a time, against one policy.
+    """Runs the rollouts of one process against one policy: one at a time, or in lanes.
 
     Args:
         store: where records are found and written.
         policy: who is under test.
         policy_args: its arguments, for the key.
         options: how simulators are run.
-        finished: called with every record that this engine wrote.
+        lanes: how those of each lane are run; empty for rollouts in the calling thread. With lanes,
+            the calling thread holds the policy's turn except while it waits here.
+        finished: called with every record that this engine wrote, in the thread that asks.
+
+    Raises:
+        UsageError: the policy cannot serve so many lanes.
     """
 
     def __init__(
@@ -57,15 +72,27 @@ class Engine:
         policy_args: Mapping[str, str],
         *,
         options: SimulatorOptions,
+        lanes: Sequence[SimulatorOptions] = (),
         finished: Callable[[RolloutRecord], None] = lambda _: None,
     ) -> None:
+        check_lanes(policy, len(lanes))
         self.store = store
         self.policy = policy
         self._policy_args = policy_args
         self._finished = finished
-        self.simulators = Simulators(options)
-        self._runner = LocalRunner(self.simulators, DirectSeat(policy))
         self._infos: dict[str, SimulatorInfo] = {}
+        # Keys that were run here and that no pair has been told of yet.
+        self._untold: set[str] = set()
+        self._desk = Desk(policy)
+        self._simulators = Simulators(options)
+        self._runner: Runner | None = None
+        self._lanes: Lanes | None = None
+        if lanes:
+            self._desk.turn.take()
+            runners = [LocalRunner(Simulators(each), self._desk.seat()) for each in lanes]
+            self._lanes = Lanes(runners, Agenda(store.final), self._execute, self._desk.lent)
+        else:
+            self._runner = LocalRunner(self._simulators, self._desk.seat())
 
     def info(self, suite: Suite) -> SimulatorInfo:
         """What the suite's simulator says of itself, without starting it."""
@@ -93,62 +120,141 @@ class Engine:
             cell.replicate,
         )
 
+    def expect(self, order: Iterable[tuple[Suite, Cell]]) -> None:
+        """Tell in which order pairs will be asked for, so that lanes can run ahead."""
+        if self._lanes is not None:
+            self._lanes.expect(job for suite, cell in order for job in self._jobs(suite, cell))
+
     def pair(self, suite: Suite, cell: Cell) -> PairRecords:
         """Both arms of ``cell``, from the store where they are there."""
-        clean, ran_clean = self._obtain(self.clean_request(suite, cell), None)
+        clean_job, job = self._jobs(suite, cell)
+
+        def done() -> bool:
+            clean = self.store.final(clean_job.key)
+            return clean is not None and (
+                clean.status == "error" or self.store.final(job.key) is not None
+            )
+
+        if self._lanes is not None:
+            self._lanes.wait((clean_job, job), done)
+            for record in self._lanes.finished():
+                self._finished(record)
+        elif self._runner is not None:
+            for each in (clean_job, job):
+                if not done():
+                    self._run_here(self._runner, each)
+        clean = self.store.final(clean_job.key)
+        assert clean is not None  # done
+        executed = self._told(clean_job.key)
         if clean.status == "error":
-            return PairRecords(cell, clean, None, int(ran_clean))
-        shifted, ran_shifted = self._obtain(self.request(suite, cell), clean)
-        return PairRecords(cell, clean, shifted, int(ran_clean) + int(ran_shifted))
+            return PairRecords(cell, clean, None, executed)
+        executed += self._told(job.key)
+        return PairRecords(cell, clean, self.store.final(job.key), executed)
 
     def is_open(self, suite: Suite, cell: Cell) -> bool:
         """Whether a rollout of ``cell`` is still to be run."""
-        wanted = (self.clean_request(suite, cell), self.request(suite, cell))
-        return any(self.store.final(request.key) is None for request in wanted)
+        return any(self.store.final(job.key) is None for job in self._jobs(suite, cell))
+
+    def start_simulator(self, suite: Suite) -> None:
+        """Start the simulator that the suite's first rollout will use. Before any is run.
+
+        Raises:
+            Exception: it cannot start.
+        """
+        if self._lanes is None:
+            _ = self.simulator(suite).info
+        else:
+            first = self._lanes.runners[0]
+            if isinstance(first, LocalRunner):
+                _ = first.simulators.of(suite).info
 
     def simulator(self, suite: Suite) -> Simulator:
-        """The calling thread's open simulator of a suite; started at the first call."""
-        return self.simulators.of(suite)
+        """The calling thread's open simulator of a suite; started at the first call.
+
+        No lane's: it may be used for replays and audits while rollouts go on.
+        """
+        return self._simulators.of(suite)
 
     def discard_simulator(self, suite: Suite) -> None:
-        """Close a suite's simulator; the next rollout gets a fresh one."""
-        self.simulators.discard(suite)
+        """Close the calling thread's simulator of a suite; the next call gets a fresh one."""
+        self._simulators.discard(suite)
+
+    def aside(self) -> AbstractContextManager[None]:
+        """For long work of the calling thread that runs no code of others: lanes go on meanwhile.
+
+        Not for what draws from the process's global generators.
+        """
+        return nullcontext() if self._lanes is None else self._desk.lent()
 
     def close(self) -> None:
-        """Close every simulator and the policy."""
-        self._runner.close()
+        """Close every simulator and the policy. What lanes have under way is given up."""
+        if self._lanes is not None:
+            self._desk.turn.close()
+            give_up = getattr(self.policy, "give_up", None)
+            if give_up is not None:
+                give_up()
+            self._lanes.close()
+            for record in self._lanes.finished():
+                self._finished(record)
+        self._simulators.close()
         try:
             self.policy.close()
         except Exception:
             # Every rollout is recorded by now: what is wrong with parting must not hide them.
             logging.getLogger(__name__).warning("the policy raised in close", exc_info=True)
 
-    def _obtain(
-        self, wanted: RolloutRequest, clean: RolloutRecord | None
-    ) -> tuple[RolloutRecord, bool]:
-        found = self.store.final(wanted.key)
-        if found is not None:
-            return found, False
-        with self.store.claim(wanted.key):
+    def _jobs(self, suite: Suite, cell: Cell) -> tuple[Job, Job]:
+        clean = self.clean_request(suite, cell)
+        wanted = self.request(suite, cell)
+        return Job(clean), Job(wanted, None if wanted.key == clean.key else clean)
+
+    def _told(self, key: str) -> int:
+        """1 at the first pair that is told of a rollout which was run here, else 0."""
+        if key not in self._untold:
+            return 0
+        self._untold.discard(key)
+        return 1
+
+    def _run_here(self, runner: Runner, job: Job) -> None:
+        if self.store.final(job.key) is not None:
+            return
+        with self.store.claim(job.key):
             # Another process may have run it while this one waited for the claim.
             self.store.refresh()
-            found = self.store.final(wanted.key)
-            if found is not None:
-                return found, False
-            return self._run(wanted, clean), True
+            if self.store.final(job.key) is None:
+                self._finished(self._run(runner, job, lane=None))
 
-    def _run(self, wanted: RolloutRequest, clean: RolloutRecord | None) -> RolloutRecord:
+    def _execute(self, runner: Runner, job: Job, lane: str) -> RolloutRecord | None:
+        """In a lane: run and record a job; None if another process is at it."""
+        with self.store.claim_if_free(job.key) as claimed:
+            if not claimed:
+                self.store.refresh()
+                return self.store.final(job.key)
+            self.store.refresh()
+            return self.store.final(job.key) or self._run(runner, job, lane=lane)
+
+    def _run(self, runner: Runner, job: Job, *, lane: str | None) -> RolloutRecord:
+        wanted = job.wanted
         cell_name = f"{wanted.episode.task_suite}/{wanted.episode.task} {wanted.condition.name}"
         self.store.started(wanted.key, cell_name)
-        start = None if clean is None else self._start_of(clean)
-        outcome = self._runner.run(wanted, start)
-        record = make_record(wanted, outcome, worker=self.store.worker)
+        start = None
+        if job.clean is not None:
+            clean = self.store.final(job.clean.key)
+            assert clean is not None  # it was done before this job could be taken
+            start = self._start_of(clean)
+        outcome = runner.run(wanted, start)
+        if self._lanes is not None and not self._lanes.may_record():
+            raise Abandoned
+        where = {"worker": self.store.worker}
+        if lane is not None:
+            where["lane"] = lane
+        record = make_record(wanted, outcome, where)
         measured = outcome.measured
         actions = None if measured is None else measured.actions
         frames = None if measured is None else measured.first_frames
         fingerprint = None if measured is None else measured.fingerprint
+        self._untold.add(record.key)
         self.store.write(record, actions, frames, fingerprint)
-        self._finished(record)
         return record
 
     def _start_of(self, clean: RolloutRecord) -> CleanStart:
@@ -156,8 +262,10 @@ class Engine:
         return CleanStart(clean.fingerprint, fields, clean.initial_predicates)
 
 
-def make_record(wanted: RolloutRequest, outcome: Outcome, *, worker: str) -> RolloutRecord:
-    """The row of one rollout, done or in error."""
+def make_record(
+    wanted: RolloutRequest, outcome: Outcome, where: Mapping[str, str]
+) -> RolloutRecord:
+    """The row of one rollout, done or in error; ``where`` is added to what the outcome says."""
     condition, measured, error = wanted.condition, outcome.measured, outcome.error
     done = measured is not None and error is None
     got = measured if measured is not None else Measured()
@@ -196,7 +304,7 @@ def make_record(wanted: RolloutRequest, outcome: Outcome, *, worker: str) -> Rol
         error=None if error is None else (error.kind, str(error)),
         attempts=outcome.attempts,
         timing={"wall": round(outcome.wall_seconds, 3), "policy": round(got.policy_seconds, 3)},
-        where={"worker": worker, **({"device": outcome.device} if outcome.device else {})},
+        where={**where, **({"device": outcome.device} if outcome.device else {})},
     )
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from pytest_vla_shift.protocol.errors import InvalidScene, NotAPair, SimulatorError
 from pytest_vla_shift.protocol.identity import digest
 from pytest_vla_shift.protocol.observation import EpisodeInfo, Goal
+from pytest_vla_shift.rollouts.desk import Desk
 from pytest_vla_shift.rollouts.record import StageResult
 from pytest_vla_shift.rollouts.request import RolloutRequest
-from pytest_vla_shift.rollouts.seat import DirectSeat, Seat
 from pytest_vla_shift.rollouts.stages import StageTracker
 from pytest_vla_shift.shifts.apply import ActionPipeline, shifted_instruction
 from pytest_vla_shift.shifts.protocol import Receipt
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_vla_shift.policies.protocol import Policy
     from pytest_vla_shift.protocol.observation import Image
+    from pytest_vla_shift.rollouts.seat import Seat
     from pytest_vla_shift.simulators.protocol import Prepared, Simulator, StepResult
 
 
@@ -80,7 +81,7 @@ def run_rollout(
     clean: CleanStart | None,
 ) -> Measured:
     """:func:`run_seated` with a policy that serves nobody else."""
-    return run_seated(simulator, DirectSeat(policy), request, clean)
+    return run_seated(simulator, Desk(policy).seat(), request, clean)
 
 
 def run_seated(

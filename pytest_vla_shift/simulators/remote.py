@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_vla_shift.protocol.errors import SimulatorError
+from pytest_vla_shift.protocol.errors import SimulatorError, WorkerLost
 from pytest_vla_shift.simulators import messages
 from pytest_vla_shift.simulators.connection import Connection
 from pytest_vla_shift.simulators.frames import FrameMemory
@@ -73,6 +73,7 @@ class RemoteSimulator:
         self._recycle_above_bytes = recycle_above_bytes
         self._recycle_after_rollouts = recycle_after_rollouts
         self._prepared = 0
+        self._ended = False
         self._environment = dict(environment or {})
         self._connection: Connection | None = None
         self._frames: FrameMemory | None = None
@@ -155,7 +156,9 @@ class RemoteSimulator:
             frames.close()
 
     def kill(self) -> None:
-        """From another thread: end the worker at once. A call under way raises WorkerLost."""
+        """From another thread: end the worker at once. A call under way raises WorkerLost, and no
+        other worker is started."""
+        self._ended = True
         connection = self._connection
         if connection is not None:
             connection.terminate()
@@ -177,6 +180,8 @@ class RemoteSimulator:
             self._connection = connection = Connection(
                 self._python, self._frames.fd, self._environment
             )
+            if self._ended:
+                raise WorkerLost("the simulator was killed on request")
             connection.greet(self._start_timeout_s)
             reply = connection.call(
                 "open",

@@ -10,8 +10,9 @@ import pytest
 
 from pytest_vla_shift.protocol.errors import MissingAsset, SimulatorError, UsageError, WorkerLost
 from pytest_vla_shift.protocol.plan import plan
+from pytest_vla_shift.rollouts.action_file import UnreadableActions
 from pytest_vla_shift.rollouts.replay import ReplayDiffers, replay_frames
-from pytest_vla_shift.rollouts.store import Store, UnreadableActions
+from pytest_vla_shift.rollouts.store import Store
 from pytest_vla_shift.shifts.protocol import Intervention, Receipt
 from tests.fakes import toy_policies
 from tests.rollouts.toy import ToyEngine, WatchedToy, cell_of, toy_suite
@@ -137,7 +138,7 @@ def failing(made: ToyEngine, *errors: Exception) -> tuple[Failing, list[str]]:
     simulator.errors = list(errors)
     made.simulator = simulator
     discarded: list[str] = []
-    made.engine.simulators.discard = (  # type: ignore[method-assign]
+    made.engine._simulators.discard = (  # type: ignore[method-assign]
         lambda suite: discarded.append(suite.name)
     )
     return simulator, discarded

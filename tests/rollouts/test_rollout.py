@@ -40,7 +40,7 @@ def run(policy: Policy, *changes: tuple[str, str], condition: str = "clean") -> 
 
 
 def recorded(wanted: RolloutRequest, measured: Measured) -> RolloutRecord:
-    return make_record(wanted, Outcome(measured, None, 1, 0.0), worker="main")
+    return make_record(wanted, Outcome(measured, None, 1, 0.0), {"worker": "main"})
 
 
 def test_an_expert_solves_its_episode_and_every_milestone_is_reached_in_order() -> None:

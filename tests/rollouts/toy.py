@@ -100,7 +100,7 @@ class ToyEngine:
             options=SimulatorOptions(envs=0, rollout_timeout_s=60.0),
             finished=self.finished.append,
         )
-        self.engine.simulators.of = lambda suite: self.simulator  # type: ignore[method-assign]
+        self.engine._simulators.of = lambda suite: self.simulator  # type: ignore[method-assign]
 
 
 class Script:

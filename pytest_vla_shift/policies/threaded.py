@@ -1,0 +1,206 @@
+"""A policy that lives in one thread of its own, and whose calls have a time limit.
+
+It is made, called and closed in that thread alone: what libraries keep for each thread (torch's
+grad mode, CUDA's current device, event loops) stays together, whoever asks. The caller waits, so
+the policy may hang, in Python or in a driver, without taking the run with it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from pytest_vla_shift.protocol.errors import PolicyStuck, PolicyTimeout
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pytest_vla_shift.policies.protocol import BatchPolicy, Policy, PolicySpec, SessionPolicy
+    from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
+
+FIRST = 10.0
+"""The first decisions may take so many times the limit: they compile and load."""
+
+PARTING_S = 5.0
+"""How long ``close`` may take, and how long a call that is overdue is waited for at the end."""
+
+T = TypeVar("T")
+
+
+class _Call:
+    """One call, its answer, and whether somebody still wants it."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+        self.ended = threading.Event()
+        self.result: object = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.result = self._work()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.ended.set()
+
+
+class CallThread:
+    """Runs calls one after another in one daemon thread.
+
+    Args:
+        timeout_s: how long a call may take.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._calls: SimpleQueue[_Call] = SimpleQueue()
+        self._overdue: _Call | None = None
+        self._given_up = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="vla-policy", daemon=True)
+        self._thread.start()
+
+    def call(self, work: Callable[[], T], what: str, *, limit_s: float | None = None) -> T:
+        """What ``work`` returns or raises, from the thread. One caller at a time.
+
+        Args:
+            work: the call.
+            what: its name, for people.
+            limit_s: how long it may take, if not ``timeout_s``.
+
+        Raises:
+            PolicyTimeout: it did not return in time; its answer, if one comes, is dropped.
+            PolicyStuck: an earlier call that timed out still has not returned.
+        """
+        limit_s = self.timeout_s if limit_s is None else limit_s
+        self._wait_for_overdue(limit_s)
+        call = _Call(work)
+        self._overdue = call  # until it is known to have ended
+        self._calls.put(call)
+        if not self._await(call, limit_s):
+            where = self._stack_line()
+            raise PolicyTimeout(f"the policy's {what} did not return within {limit_s:g} s{where}")
+        self._overdue = None
+        if call.error is not None:
+            raise call.error
+        return cast("T", call.result)
+
+    def give_up(self) -> None:
+        """From another thread: let whoever waits for a call wait no longer."""
+        self._given_up.set()
+
+    def _wait_for_overdue(self, limit_s: float) -> None:
+        call = self._overdue
+        if call is None:
+            return
+        if not self._await(call, limit_s):
+            raise PolicyStuck(
+                "the policy still has not returned from a call that timed out"
+                f" {limit_s:g} s ago or more{self._stack_line()}"
+            )
+        self._overdue = None  # a late answer: dropped
+
+    def _await(self, call: _Call, limit_s: float) -> bool:
+        until = time.monotonic() + limit_s
+        while not call.ended.is_set():
+            left = until - time.monotonic()
+            if left <= 0.0 or self._given_up.is_set():
+                return False
+            # Woken by the end of the call; by give_up, within a tenth of a second.
+            call.ended.wait(min(left, 0.1))
+        return True
+
+    def _stack_line(self) -> str:
+        """Where the thread is, for people: `` (policy.py:12, in act)``."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        if frame is None:
+            return ""
+        last = traceback.extract_stack(frame)[-1]
+        return f" ({PurePath(last.filename).name}:{last.lineno}, in {last.name})"
+
+    def _serve(self) -> None:
+        while True:
+            self._calls.get().run()
+
+
+class ThreadedPolicy:
+    """The Policy protocol around a policy that is made, called and closed in ``thread``.
+
+    ``session`` and ``act_batch`` are there if the policy has them.
+    """
+
+    def __init__(self, thread: CallThread, inner: Policy, *, warm: bool = False) -> None:
+        self._thread = thread
+        self._inner = inner
+        self._spec = inner.spec
+        self._warm = warm
+
+    @property
+    def spec(self) -> PolicySpec:
+        return self._spec
+
+    def unsupported(self, task_suite: str, task: str) -> str | None:
+        return self._thread.call(lambda: self._inner.unsupported(task_suite, task), "unsupported")
+
+    def reset(self, episode: EpisodeInfo, seed: int) -> None:
+        self._thread.call(
+            lambda: self._inner.reset(episode, seed), "reset", limit_s=self._limit_s()
+        )
+
+    def act(self, observation: Observation) -> NDArray[np.floating]:
+        chunk = self._thread.call(
+            lambda: self._inner.act(observation), "act", limit_s=self._limit_s()
+        )
+        self._warm = True
+        return chunk
+
+    def close(self) -> None:
+        """Close it, unless a call hangs: a policy that does not answer cannot be asked to part."""
+        self._thread.call(self._inner.close, "close", limit_s=PARTING_S)
+
+    def give_up(self) -> None:
+        """From another thread: let whoever waits for a call wait no longer."""
+        self._thread.give_up()
+
+    def __getattr__(self, name: str) -> object:
+        if name == "session":
+            inner: SessionPolicy = object.__getattribute__(self, "_inner")
+            make = inner.session  # AttributeError if it has none
+            return lambda: ThreadedPolicy(self._thread, self._thread.call(make, "session"))
+        if name == "act_batch":
+            batched: BatchPolicy = object.__getattribute__(self, "_inner")
+            act_batch = batched.act_batch
+            return lambda observations, seeds: self._act_batch(act_batch, observations, seeds)
+        raise AttributeError(name)
+
+    def _act_batch(
+        self,
+        act_batch: Callable[[Sequence[Observation], Sequence[int]], Sequence[NDArray[np.floating]]],
+        observations: Sequence[Observation],
+        seeds: Sequence[int],
+    ) -> Sequence[NDArray[np.floating]]:
+        chunks = self._thread.call(
+            lambda: act_batch(observations, seeds), "act_batch", limit_s=self._limit_s()
+        )
+        self._warm = True
+        return chunks
+
+    def _limit_s(self) -> float:
+        return self._thread.timeout_s * (1.0 if self._warm else FIRST)
+
+
+def in_thread(make: Callable[[], Policy], timeout_s: float) -> ThreadedPolicy:
+    """The policy of ``make``, which is called in the policy's thread; it has no time limit.
+
+    Raises:
+        UsageError, InfrastructureError: raised by ``make``.
+    """
+    thread = CallThread(timeout_s)
+    return ThreadedPolicy(thread, thread.call(make, "making", limit_s=threading.TIMEOUT_MAX))
