@@ -17,6 +17,7 @@ COMMANDS = {
     "screen": "which of a suite's candidate tasks can this policy be asked about?",
     "audit": "severity of a suite, pairing of a policy, integrity of a run",
     "calibrate": "measure again what a protocol's scales were chosen by",
+    "merge": "shards of a run, or pieces of one, as the one run that they are",
     "stats": "every statistic of both papers from a long table of rollouts",
 }
 """Command -> its line of help. ``commands/<name>.py`` has ``add_arguments(parser)`` and

@@ -7,7 +7,7 @@ sees all records. ``allure.attach`` would be lost there.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import md5
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,12 @@ from pytest_vla_shift.statistics.suite_compounds import CompoundLevel
 
 if TYPE_CHECKING:
     from pytest_vla_shift.rollouts.manifest import PlannedNode
+
+AGGREGATES = "pytest_vla_shift.aggregates"
+"""The module that aggregates are said to be of."""
+
+NOT_REPORTED = "not reported: "
+"""How the message of a broken result begins that stands for a node without a report."""
 
 CATEGORIES: tuple[dict[str, str | list[str]], ...] = (
     {
@@ -112,20 +118,18 @@ def write_broken(alluredir: Path, policy: str, nodes: Iterable[PlannedNode], rea
     logger = AllureFileLogger(str(alluredir))
     written = 0
     for node in nodes:
-        path, _, function = node.node.partition("[")[0].rpartition("::")
-        module, *classes = path.split("::")
-        name = _full_name(module, classes, function)
+        name, path = _names(node)
         moment = now()
         logger.report_result(
             TestResult(
                 uuid=uuid4(),
                 name=node.node.rpartition("::")[2],
                 fullName=name,
-                titlePath=[*module.split("/"), *classes],
-                historyId=_md5(name, node.cell),
+                titlePath=path,
+                historyId=history_id(node),
                 testCaseId=_md5(name),
                 status=Status.BROKEN,
-                statusDetails=StatusDetails(message=f"not reported: {reason}"),
+                statusDetails=StatusDetails(message=f"{NOT_REPORTED}{reason}"),
                 start=moment,
                 stop=moment,
                 parameters=[Parameter(name="cell", value=repr(node.cell))],
@@ -141,9 +145,17 @@ def write_broken(alluredir: Path, policy: str, nodes: Iterable[PlannedNode], rea
     return written
 
 
-def _full_name(module: str, classes: Sequence[str], function: str) -> str:
-    """allure-pytest's full name: ``suites.a.test_b.TestC#test_d``."""
-    return ".".join([module.removesuffix(".py").replace("/", "."), *classes]) + f"#{function}"
+def history_id(node: PlannedNode) -> str:
+    """By which Allure knows a node again, as allure-pytest makes it."""
+    return _md5(_names(node)[0], node.cell)
+
+
+def _names(node: PlannedNode) -> tuple[str, list[str]]:
+    """allure-pytest's full name, ``suites.a.test_b.TestC#test_d``, and the path of its title."""
+    path, _, function = node.node.partition("[")[0].rpartition("::")
+    module, *classes = path.split("::")
+    full = ".".join([module.removesuffix(".py").replace("/", "."), *classes]) + f"#{function}"
+    return full, [*module.split("/"), *classes]
 
 
 def _aggregate(
@@ -174,7 +186,7 @@ def _information(
     report: RunReport, suite: SuiteReport, what: str, topic: tuple[str, str]
 ) -> TestResult:
     """A result of the controller's own, still without a name and a verdict."""
-    name = f"pytest_vla_shift.aggregates.{suite.suite}#{what}"
+    name = f"{AGGREGATES}.{suite.suite}#{what}"
     moment = now()
     return TestResult(
         uuid=uuid4(),

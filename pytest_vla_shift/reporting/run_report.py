@@ -12,6 +12,7 @@ from pytest_vla_shift import __version__
 from pytest_vla_shift.reporting.publish import publish
 from pytest_vla_shift.rollouts.manifest import PlannedNode, SessionPlan, kept_plan_path
 from pytest_vla_shift.rollouts.record import RolloutRecord
+from pytest_vla_shift.rollouts.storage import StorageError
 from pytest_vla_shift.statistics.integrity import IntegrityReport
 from pytest_vla_shift.statistics.pairs import planned_pairs
 from pytest_vla_shift.statistics.report import RunFacts, RunReport, build_report
@@ -45,13 +46,15 @@ class Reported:
         """What goes wrong at the end must not take the table away: it is told below it."""
         try:
             yield
+        except StorageError as error:
+            self.troubles.append(f"{what}: {error}")
         except Exception as error:
             where = "".join(traceback.format_tb(error.__traceback__)[-1:])
             self.troubles.append(f"{what} raised {type(error).__name__}: {error}\n{where}")
 
 
 def report_run(
-    directory: Path,
+    directory: Path | None,
     allure_directory: Path | None,
     plan: SessionPlan,
     records: Mapping[str, RolloutRecord],
@@ -62,7 +65,7 @@ def report_run(
     """Compute the aggregates, audit the rollouts and write both.
 
     Args:
-        directory: the run's, where the summary and the audit go.
+        directory: the run's, where the summary and the audit go; None writes nothing.
         allure_directory: the folder of Allure results; None writes none.
         plan: what was to be run.
         records: key -> record.
@@ -79,6 +82,8 @@ def report_run(
         made.integrity = audit_run(plan, records, kept_plan_path(Path()).name)
     with made.noting("a pytest_vla_aggregate hook"):
         aggregated(report)
+    if directory is None:
+        return made
     with made.noting("writing the summary and the Allure results"):
         publish(directory, allure_directory, report, made.unreported, made.integrity)
     return made
