@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -20,13 +20,20 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pytest_vla_shift.policies.protocol import Policy
+    from pytest_vla_shift.policies.protocol import BatchPolicy, Policy, SessionPolicy
     from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
 
 _METHODS = ("unsupported", "reset", "act", "close")
 
 
-def resolve(name: str, args: Mapping[str, str], *, paths: Sequence[Path] = ()) -> Policy:
+def resolve(
+    name: str,
+    args: Mapping[str, str],
+    *,
+    paths: Sequence[Path] = (),
+    url: str | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> Policy:
     """The policy that ``name`` stands for, made with ``args``.
 
     ``name`` is an entry point of the group ``pytest_vla_shift.policies``, or ``module:attr``, where
@@ -47,9 +54,15 @@ def resolve(name: str, args: Mapping[str, str], *, paths: Sequence[Path] = ()) -
         paths: where modules of ``module:attr`` may lie beside what is importable already, for
             example pytest's root. The working directory always is one. They stay on ``sys.path``,
             since such a module may import its neighbours later.
+        url: what ``--vla-policy-url`` was given: keyword argument ``url`` of what makes the
+            policy, or of the function. It says where the same policy is asked, and is part of
+            neither its name nor its revision nor its arguments.
+        ready: called before a policy is made that is given ``url``, when all that can be checked
+            without making it has been: starts the server.
 
     Raises:
-        UsageError: unknown name, failing import, arguments that do not fit, or not a policy.
+        UsageError: unknown name, failing import, arguments that do not fit, a URL that is given
+            and not taken or needed and not given, or not a policy.
     """
     own = ":" in name
     if own:
@@ -57,7 +70,7 @@ def resolve(name: str, args: Mapping[str, str], *, paths: Sequence[Path] = ()) -
             if str(path) not in sys.path:
                 sys.path.insert(0, str(path))
     target = _load(name)
-    made = _make(name, target, args)
+    made = _make(name, target, _Given(args, url, ready))
     if own and not isinstance(made, FunctionPolicy):
         made = _FromSource(made, name, source_digest(name, target))
     problems = spec_problems(made.spec)
@@ -78,36 +91,70 @@ def _load(name: str) -> object:
         ) from error
 
 
-def _make(name: str, target: object, args: Mapping[str, str]) -> Policy:
-    if isinstance(target, type):
-        return _as_policy(name, _call(name, target, args), {})
-    if _is_policy(target):
-        if args:
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What a policy is made with."""
+
+    args: Mapping[str, str]
+    url: str | None
+    ready: Callable[[], None]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{key}={value}" for key, value in self.args.items())
+
+    def keywords(self, name: str, takes: Callable[..., object]) -> dict[str, str]:
+        """``args``, and the URL.
+
+        Raises:
+            UsageError: ``takes`` has no parameter for it, or got one already.
+        """
+        if self.url is None:
+            if "url" not in self.args and _needs_url(takes):
+                raise UsageError(
+                    f"policy {name!r} is asked at a server: say where with --vla-policy-url"
+                )
+            return dict(self.args)
+        if "url" in self.args:
+            raise UsageError("url is given twice: --vla-policy-url and --vla-policy-arg=url")
+        if not _takes_url(takes):
             raise UsageError(
-                f"policy {name!r} is made already and takes no arguments: {_list(args)}"
+                f"policy {name!r} takes no url, so --vla-policy-url would change nothing."
+                f" It takes {_parameters(takes)}"
             )
+        return {**self.args, "url": self.url}
+
+
+def _make(name: str, target: object, given: _Given) -> Policy:
+    if isinstance(target, type):
+        return _as_policy(name, _call(name, target, given), None)
+    if _is_policy(target):
+        if given.args or given.url is not None:
+            what = str(given) or "--vla-policy-url"
+            raise UsageError(f"policy {name!r} is made already and takes no arguments: {what}")
         return cast("Policy", target)
     if not callable(target):
         raise UsageError(
             f"policy {name!r} is of type {type(target).__name__}: neither a policy nor callable"
         )
     if _takes_observation(name, target):
-        return _as_policy(name, target, args)
-    return _as_policy(name, _call(name, target, args), {})
+        return _as_policy(name, target, given)
+    return _as_policy(name, _call(name, target, given), None)
 
 
-def _call(name: str, make: Callable[..., object], args: Mapping[str, str]) -> object:
+def _call(name: str, make: Callable[..., object], given: _Given) -> object:
+    keywords = given.keywords(name, make)
     try:
-        inspect.signature(make).bind(**args)
+        inspect.signature(make).bind(**keywords)
     except TypeError as error:
-        given = f" with {_list(args)}" if args else ""
+        words = f" with {given}" if given.args else ""
         raise UsageError(
-            f"policy {name!r} cannot be made{given}: {error}. It takes {_parameters(make)}"
+            f"policy {name!r} cannot be made{words}: {error}. It takes {_parameters(make)}"
         ) from error
     except ValueError:
         pass  # no signature to be had: the call itself will tell
+    given.ready()
     try:
-        return make(**args)
+        return make(**keywords)
     except (UsageError, InfrastructureError, KeyboardInterrupt):
         raise
     except Exception as error:
@@ -116,21 +163,25 @@ def _call(name: str, make: Callable[..., object], args: Mapping[str, str]) -> ob
         ) from error
 
 
-def _as_policy(name: str, made: object, args: Mapping[str, str]) -> Policy:
+def _as_policy(name: str, made: object, given: _Given | None) -> Policy:
     if _is_policy(made):
         return cast("Policy", made)
     if callable(made) and _takes_observation(name, made):
         function = cast(ActionFunction, made)
-        options = {key: value for key, value in args.items() if key in OPTIONS}
-        rest = {key: value for key, value in args.items() if key not in OPTIONS}
+        keywords = {} if given is None else given.keywords(name, function)
+        options = {key: value for key, value in keywords.items() if key in OPTIONS}
+        rest = {key: value for key, value in keywords.items() if key not in OPTIONS}
         try:
             inspect.signature(function).bind(None, **rest)
         except TypeError as error:
+            words = ", ".join(f"{key}={value}" for key, value in rest.items())
             raise UsageError(
                 f"policy {name!r} cannot be called with an observation and"
-                f" {_list(rest) or 'nothing else'}: {error}."
+                f" {words or 'nothing else'}: {error}."
                 f" Options of every function: {', '.join(OPTIONS)}"
             ) from error
+        if given is not None:
+            given.ready()
         return FunctionPolicy(name, source_digest(name, function), function, options, rest)
     missing = [m for m in ("spec", *_METHODS) if not hasattr(made, m)]
     raise UsageError(
@@ -138,6 +189,27 @@ def _as_policy(name: str, made: object, args: Mapping[str, str]) -> Policy:
         " it needs spec, reset, act, unsupported and close, or to be a function of one"
         " argument called observation"
     )
+
+
+def _takes_url(takes: Callable[..., object]) -> bool:
+    """Whether the signature has a place for a keyword ``url``; where there is none to read, yes."""
+    try:
+        parameters = inspect.signature(takes).parameters
+    except (TypeError, ValueError):
+        return True
+    named = parameters.get("url")
+    return (
+        named is not None and named.kind in (named.KEYWORD_ONLY, named.POSITIONAL_OR_KEYWORD)
+    ) or (any(p.kind is p.VAR_KEYWORD for p in parameters.values()))
+
+
+def _needs_url(takes: Callable[..., object]) -> bool:
+    """Whether it has a parameter ``url`` without a default."""
+    try:
+        named = inspect.signature(takes).parameters.get("url")
+    except (TypeError, ValueError):
+        return False
+    return named is not None and named.default is named.empty
 
 
 def _is_policy(value: object) -> bool:
@@ -160,10 +232,6 @@ def _takes_observation(name: str, function: Callable[..., object]) -> bool:
 
 def _parameters(make: Callable[..., object]) -> str:
     return ", ".join(str(p) for p in inspect.signature(make).parameters.values()) or "none"
-
-
-def _list(args: Mapping[str, str]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in args.items())
 
 
 class _FromSource:
@@ -194,3 +262,19 @@ class _FromSource:
 
     def close(self) -> None:
         self._policy.close()
+
+    def __getattr__(self, name: str) -> object:
+        """What a policy may have beyond the protocol, if this one has it."""
+        optional = {"session": self._session, "act_batch": self._act_batch}
+        if name not in optional or not hasattr(self._policy, name):
+            raise AttributeError(name)
+        return optional[name]
+
+    def _session(self) -> _FromSource:
+        session = cast("SessionPolicy", self._policy).session()
+        return _FromSource(session, self._name, self._digest)
+
+    def _act_batch(
+        self, observations: Sequence[Observation], seeds: Sequence[int]
+    ) -> Sequence[NDArray[np.floating]]:
+        return cast("BatchPolicy", self._policy).act_batch(observations, seeds)

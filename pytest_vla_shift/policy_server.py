@@ -1,0 +1,380 @@
+"""The server that a run starts for its policy: once, whatever the number of pytest workers.
+
+The main process, or the xdist controller, starts it, waits until it listens, tells the workers
+where, stops the run when it dies, and ends it with everything that it started. All of that goes
+through a supervisor, :mod:`pytest_vla_shift.policies.supervise`, which does the last part even
+when this process is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from pytest_vla_shift.options import RunConfig
+from pytest_vla_shift.policies import supervise
+from pytest_vla_shift.protocol.errors import UsageError
+
+if TYPE_CHECKING:
+    from xdist.workermanage import WorkerController
+
+PLUGIN = "vla-shift-policy-server"
+LOG = "policy-server.log"
+PORT = "{port}"
+
+PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+"""Of URLs that may leave it out."""
+
+LOOK_S = 0.1
+CONNECT_S = 2.0
+QUOTED_LINES = 10
+TAIL_BYTES = 16_000
+
+
+class PolicyServer:
+    """A plugin of the process that owns the run.
+
+    Args:
+        config: pytest's.
+        run: what was asked for, with ``policy_command``.
+
+    Raises:
+        UsageError: the command or the URL cannot be used.
+    """
+
+    def __init__(self, config: pytest.Config, run: RunConfig) -> None:
+        assert run.policy_command is not None
+        self._config = config
+        self._directory = run.directory
+        self._start_s = run.policy_start_s
+        self._reserved: socket.socket | None = None
+        self.url, self._host, self._port = self._endpoint(run.policy_url, run.policy_command)
+        self._command = _split(run.policy_command.replace(PORT, str(self._port)))
+        self._supervisor: subprocess.Popen[bytes] | None = None
+        self._lifeline: int | None = None
+        self._log_start = 0
+        self._started = threading.Event()
+        self._ended = threading.Event()
+        self._pid: int | None = None
+        self._how = ""
+        self._serving = False
+        self._died = False
+
+    def _endpoint(self, url: str | None, command: str) -> tuple[str, str, int]:
+        """The URL, its host and its port; ``{port}`` is one that is free, kept until the start."""
+        if url is None:
+            raise UsageError(
+                "--vla-policy-command needs --vla-policy-url, where the server will listen:"
+                f" tcp://127.0.0.1:{PORT} takes a free port, for the command as well"
+            )
+        if (PORT in url) != (PORT in command):
+            has, lacks = ("url", "command") if PORT in url else ("command", "url")
+            raise UsageError(f"--vla-policy-{has} has {PORT}, but --vla-policy-{lacks} does not")
+        free = 0
+        if PORT in url:
+            host = _host_and_port(url.replace(PORT, "1"))[0]
+            self._reserved, free = _reserve(host)
+        url = url.replace(PORT, str(free))
+        return (url, *_host_and_port(url))
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_xdist_setupnodes(self) -> None:
+        """Start before any worker does.
+
+        Raises:
+            pytest.UsageError: as :meth:`start`.
+        """
+        try:
+            self.start()
+        except UsageError as error:
+            raise pytest.UsageError(str(error)) from error
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: WorkerController) -> None:
+        """Tell an xdist worker where the policy listens, and whom to watch."""
+        node.workerinput["vla_policy_url"] = self.url
+        node.workerinput["vla_policy_pid"] = self._pid
+
+    def pytest_runtest_logfinish(self) -> None:
+        """Stop the run once more: xdist forgets what it was told before its loop began."""
+        if self._died:
+            self._stop_run()
+
+    @pytest.hookimpl(tryfirst=True)  # the policy closes in here, and its server may end then
+    def pytest_sessionfinish(self) -> None:
+        """Nothing is asked any more."""
+        self._serving = False
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say why a run was stopped, with the last that the server printed."""
+        if self._died:
+            terminalreporter.section("policy server", red=True)
+            terminalreporter.write_line(self._death())
+
+    @pytest.hookimpl(trylast=True)  # after the policy has taken leave
+    def pytest_unconfigure(self) -> None:
+        """End the server, whatever happened."""
+        self.stop()
+
+    def start(self) -> None:
+        """Start the server and wait until it accepts connections. Later calls do nothing.
+
+        Raises:
+            UsageError: somebody else listens there, it cannot be run, it ended, or it did not
+                listen in time.
+        """
+        if self._supervisor is not None:
+            return
+        if self._accepts():
+            raise UsageError(
+                f"something listens at {self.url} already, perhaps the server of another run;"
+                " leave --vla-policy-command out to use it, or give another port"
+            )
+        began = time.monotonic()
+        self._spawn()
+        self._say(f"waiting for {self.url}, up to {self._start_s:g} s; its output: {self._log}")
+        while not self._accepts():
+            if self._ended.is_set():
+                raise UsageError(f"{self._death()}\nIt had not listened at {self.url}.")
+            if time.monotonic() - began > self._start_s:
+                raise UsageError(
+                    f"the policy's server did not listen at {self.url} within the"
+                    f" {self._start_s:g} s of --vla-policy-start-timeout{self._quoted_log()}"
+                )
+            self._ended.wait(LOOK_S)
+        if self._ended.is_set():
+            raise UsageError(f"{self._death()}\nSomebody else listens at {self.url}.")
+        self._serving = True
+        self._say(f"process {self._pid} listens after {time.monotonic() - began:.1f} s")
+
+    def stop(self) -> None:
+        """End the server with everything that it started. Idempotent."""
+        self._serving = False
+        if self._reserved is not None:
+            self._reserved.close()
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+        if self._supervisor is not None and self._supervisor.poll() is None:
+            # Should a fork of ours hold the lifeline as well.
+            self._supervisor.terminate()
+            # Interrupted here, we leave, and the supervisor goes on until nothing is left.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._supervisor.wait(supervise.GRACE_S + supervise.LAST_S + 2.0)
+
+    @property
+    def _log(self) -> str:
+        return os.path.relpath(self._directory / LOG)
+
+    def _spawn(self) -> None:
+        lifeline, self._lifeline = os.pipe()
+        report, told = os.pipe()
+        try:
+            with (self._directory / LOG).open("ab") as log:
+                self._log_start = log.tell()
+                if self._reserved is not None:
+                    self._reserved.close()
+                self._supervisor = subprocess.Popen(
+                    [
+                        *(sys.executable, "-I", "-S", supervise.__file__),
+                        *(str(lifeline), str(told), str(os.getpid()), "--"),
+                        *self._command,
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env={"PYTHONUNBUFFERED": "1", **os.environ},
+                    pass_fds=(lifeline, told),
+                    start_new_session=True,
+                )
+        finally:
+            os.close(lifeline)
+            os.close(told)
+        threading.Thread(
+            target=self._listen, args=(os.fdopen(report, "rb"),), name=PLUGIN, daemon=True
+        ).start()
+        self._started.wait()
+
+    def _listen(self, report: IO[bytes]) -> None:
+        """In a thread: what the supervisor reports, until it is gone."""
+        with report:
+            for line in report:
+                said = json.loads(line)
+                if "started" in said:
+                    self._pid = int(said["started"])
+                    self._started.set()
+                    continue
+                self._how = str(said.get("ended") or f"cannot be run: {said.get('refused')}")
+                self._end()
+        self._how = self._how or "lost its supervisor, and was ended with it"
+        self._end()
+
+    def _end(self) -> None:
+        if self._ended.is_set():
+            return
+        self._died = self._serving
+        self._ended.set()
+        self._started.set()
+        if self._died:
+            self._stop_run()
+
+    def _stop_run(self) -> None:
+        """Have pytest stop: what a policy without its server does says nothing about it."""
+        message = f"the policy's server {self._how}; stopped, no failure was counted"
+        for name in ("dsession", "session"):
+            target = self._config.pluginmanager.get_plugin(name)
+            if target is not None:
+                target.shouldstop = message
+
+    def _accepts(self) -> bool:
+        try:
+            socket.create_connection((self._host, self._port), timeout=CONNECT_S).close()
+        except OSError:
+            return False
+        return True
+
+    def _death(self) -> str:
+        command = shlex.join(self._command)
+        return f"the policy's server {self._how}: {command}{self._quoted_log()}"
+
+    def _quoted_log(self) -> str:
+        with (self._directory / LOG).open("rb") as log:
+            log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - TAIL_BYTES))
+            lines = log.read().decode("utf-8", "replace").strip().splitlines()
+        if not lines:
+            return "\nIt printed nothing."
+        return "\n".join([f"\nThe end of {self._log}:", *lines[-QUOTED_LINES:]])
+
+    def _say(self, text: str) -> None:
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None and self._config.get_verbosity() >= 0:
+            terminal.ensure_newline()
+            terminal.write_line(f"policy server: {text}")
+            terminal.flush()
+
+
+class ServerWatch:
+    """A plugin of an xdist worker: no node is begun after the server's death.
+
+    The controller stops a run as well, but a worker first does all that it was given.
+
+    Args:
+        config: pytest's.
+        pid: the server's process.
+    """
+
+    def __init__(self, config: pytest.Config, pid: int) -> None:
+        self._config = config
+        self._pid = pid
+
+    def pytest_runtest_logfinish(self) -> None:
+        """After every node."""
+        try:
+            os.kill(self._pid, 0)
+        except ProcessLookupError:
+            session = self._config.pluginmanager.get_plugin("session")
+            if session is not None:
+                session.shouldstop = "the policy's server has ended"
+        except PermissionError:
+            pass  # it lives, under another user
+
+
+def prepare(config: pytest.Config, run: RunConfig) -> RunConfig:
+    """Set up the server of the process that owns the run; the run, with where it will listen.
+
+    Nothing is started. A run without a command is returned as it is.
+
+    Raises:
+        UsageError: the command or the URL cannot be used.
+    """
+    if run.policy_command is None:
+        if run.policy_url is not None and PORT in run.policy_url:
+            raise UsageError(f"--vla-policy-url has {PORT}, which --vla-policy-command would fill")
+        return run
+    server = PolicyServer(config, run)
+    config.pluginmanager.register(server, PLUGIN)
+    return replace(run, policy_url=server.url)
+
+
+def join(config: pytest.Config, run: RunConfig, told: Mapping[str, object]) -> RunConfig:
+    """An xdist worker's run, with where the controller's server listens; watches the server.
+
+    Args:
+        config: the worker's.
+        run: what the command line says.
+        told: what the controller has put into ``workerinput``.
+    """
+    pid = told.get("vla_policy_pid")
+    if not isinstance(pid, int):
+        return run
+    config.pluginmanager.register(ServerWatch(config, pid), PLUGIN)
+    return replace(run, policy_url=str(told["vla_policy_url"]))
+
+
+def start(config: pytest.Config) -> None:
+    """Start the run's server, if this process has one to start.
+
+    Raises:
+        UsageError: as :meth:`PolicyServer.start`.
+    """
+    server = config.pluginmanager.get_plugin(PLUGIN)
+    if isinstance(server, PolicyServer):
+        server.start()
+
+
+def _split(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--vla-policy-command: {command!r}: {error}") from error
+    if not words:
+        raise UsageError("--vla-policy-command is empty")
+    return words
+
+
+def _host_and_port(url: str) -> tuple[str, int]:
+    wrong = UsageError(
+        f"--vla-policy-url: {url!r} is not like tcp://HOST:PORT, which is waited for"
+    )
+    try:
+        parts = urlsplit(url)
+        port = parts.port or PORTS.get(parts.scheme)
+    except ValueError as error:
+        raise wrong from error
+    if not parts.scheme or not parts.hostname or port is None:
+        raise wrong
+    return parts.hostname, port
+
+
+def _reserve(host: str) -> tuple[socket.socket, int]:
+    """A socket that holds a free port of ``host``, bound and not listening, and the port.
+
+    Raises:
+        UsageError: the host is none of this machine's addresses.
+    """
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        held = socket.socket(family, kind, proto)
+    except OSError as error:
+        raise UsageError(f"--vla-policy-url: {host!r}: {error}") from error
+    try:
+        held.bind(address)
+    except OSError as error:
+        held.close()
+        raise UsageError(f"--vla-policy-url: no port of {host!r} is free here: {error}") from error
+    return held, int(held.getsockname()[1])
