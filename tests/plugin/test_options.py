@@ -147,6 +147,12 @@ def test_any_policy_makes_a_plain_folder_name(project: Project, policy: str, nam
     assert project.read(f"--vla-policy={policy}", "suites/quickstart").run == name
 
 
+def test_a_shard_has_a_folder_of_its_own_whatever_the_run_is_called(project: Project) -> None:
+    run = project.read(POLICY, "--vla-shard=2/12", "suites/quickstart")
+    assert (run.shard, run.run) == ((2, 12), "zero-quickstart-shard2of12")
+    assert project.read(POLICY, "--vla-shard=1/1", "--vla-run=mine").run == "mine-shard1of1"
+
+
 def test_a_listing_without_a_policy_has_a_name_too(project: Project) -> None:
     run = project.read("--vla-list", "suites/quickstart")
     assert (run.policy, run.list_only, run.run) == (None, True, "plan-quickstart")
