@@ -65,7 +65,7 @@ class Agenda:
         """The next job that can run now, marked as under way; None if there is none."""
         passed: list[Job] = []
         taken: Job | None = None
-        for job in self._all():
+        while (job := self._next()) is not None:
             verdict = self._verdict(job)
             if verdict == "run":
                 taken = job
@@ -96,11 +96,9 @@ class Agenda:
         """Offer again what other processes were running."""
         self._elsewhere.clear()
 
-    def _all(self) -> Iterator[Job]:
-        """What was kept back, then what comes; each is taken out of its line."""
-        while self._kept:
-            yield self._kept.popleft()
-        yield from self._coming
+    def _next(self) -> Job | None:
+        """What was kept back, then what comes."""
+        return self._kept.popleft() if self._kept else next(self._coming, None)
 
     def _verdict(self, job: Job) -> Literal["run", "later", "never"]:
         if job.key in self._under_way or self._found(job.key) is not None:
