@@ -26,7 +26,13 @@ class Zero:
     """
 
     spec = PolicySpec(
-        name="zero", revision="1", action_dim=ACTION_DIM, chunk=CHUNK, replan=CHUNK, language=False
+        name="zero",
+        revision="1",
+        action_dim=ACTION_DIM,
+        chunk=CHUNK,
+        replan=CHUNK,
+        language=False,
+        stateless=True,
     )
 
     def unsupported(self, task_suite: str, task: str) -> str | None:  # noqa: ARG002
@@ -65,6 +71,10 @@ class Random:
     def unsupported(self, task_suite: str, task: str) -> str | None:  # noqa: ARG002
         """None: it flails anywhere."""
         return None
+
+    def session(self) -> Random:
+        """Another one, with a generator of its own."""
+        return Random()
 
     def reset(self, episode: EpisodeInfo, seed: int) -> None:  # noqa: ARG002
         """Start a generator of its own, so that nothing else in the process has a say."""

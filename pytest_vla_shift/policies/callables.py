@@ -79,6 +79,7 @@ class FunctionPolicy:
             replan=_count(name, "replan", chosen.get("replan", chunk)),
             seeded=_flag(name, "seeded", chosen.get("seeded", False)),
             language=_flag(name, "language", chosen.get("language", True)),
+            stateless=True,
         )
         if self._spec.replan > chunk:
             raise UsageError(

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_vla_shift.policies.guard import ask, begin, spec_problems
+from pytest_vla_shift.policies.check_sharing import decide, sharing_problems
+from pytest_vla_shift.policies.guard import begin, spec_problems
 from pytest_vla_shift.policies.protocol import Policy, PolicySpec
 from pytest_vla_shift.protocol.errors import InfrastructureError
+from pytest_vla_shift.protocol.identity import stable_seed
 from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
 
 if TYPE_CHECKING:
@@ -31,7 +33,9 @@ def check_policy(
     That its spec is sane and stands still; that it resets, answers with actions that can be
     executed, leaves the observation as it was, and closes; and that two rollouts with one seed,
     with a rollout of another seed between them, get the same answers: if not, it carries state
-    across ``reset``, or is random without a seed. The policy is closed afterwards.
+    across ``reset``, or is random without a seed. Where it says that it can serve several rollouts
+    at once (``stateless``, ``session``, ``batch``), that their answers do not depend on each other.
+    The policy is closed afterwards.
 
     Args:
         policy: the policy.
@@ -60,8 +64,15 @@ def check_policy(
     other = _rollout(policy, seen, info, seed + 1)
     again = _rollout(policy, seen, info, seed)
     _require(policy.spec == spec, "the spec changed: it is part of every key and must stand still")
+    remarks = _remarks(spec, first, other, again)
+    try:
+        with _global_seed(seed):
+            problems = sharing_problems(policy, seen, info, lambda: _seed_all(seed))
+    except InfrastructureError as error:
+        raise AssertionError(str(error)) from error
+    _require(not problems, "; ".join(problems))
     policy.close()
-    return _remarks(spec, first, other, again)
+    return remarks
 
 
 def _require(condition: bool, message: str) -> None:
@@ -104,7 +115,7 @@ def _rollout(
             for decision in range(DECISIONS):
                 given = replace(observation, step=observation.step + decision * policy.spec.replan)
                 shown = copy.deepcopy(given)
-                chunks.append(ask(policy, shown))
+                chunks.append(decide(policy, shown, stable_seed("decision", seed, decision)))
                 changed = _changed(given, shown)
                 _require(not changed, f"act changed the observation: {', '.join(changed)}")
         except InfrastructureError as error:
@@ -166,11 +177,17 @@ def _global_seed(seed: int) -> Iterator[None]:
         torch = sys.modules.get("torch")
         if torch is not None:
             stack.enter_context(torch.random.fork_rng())
-            torch.manual_seed(seed)
-        random.seed(seed)
-        np.random.seed(seed)
+        _seed_all(seed)
         try:
             yield
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
+
+
+def _seed_all(seed: int) -> None:
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
@@ -82,6 +83,10 @@ class Replay:
     def spec(self) -> PolicySpec:
         """Its revision is the digest of the file; its width the file's."""
         return self._spec
+
+    def session(self) -> Replay:
+        """Another one over the same recordings."""
+        return copy.copy(self)
 
     def unsupported(self, task_suite: str, task: str) -> str | None:
         """A reason if the file holds no episode of this task."""

@@ -101,6 +101,10 @@ class Scripted:
         """What it is doing, in words, for people who watch it."""
         return self._world.note
 
+    def session(self) -> Scripted:
+        """Another one, which remembers another rollout."""
+        return Scripted()
+
     def unsupported(self, task_suite: str, task: str) -> str | None:
         """Why it cannot be asked for a task: it is not among :data:`TASKS`."""
         known = TASKS.get(task_suite)
