@@ -74,7 +74,7 @@ class Random:
 
     def session(self) -> Random:
         """Another one, with a generator of its own."""
-        return Random()
+        return type(self)()
 
     def reset(self, episode: EpisodeInfo, seed: int) -> None:  # noqa: ARG002
         """Start a generator of its own, so that nothing else in the process has a say."""

@@ -52,6 +52,8 @@ def sharing_problems(
     if other is None:
         return []
     alone = _answers(policy, observation, info, seeded, None)
+    if not _same(alone, _answers(policy, observation, info, seeded, None)):
+        return []  # nothing repeats, so nothing can be compared; check_policy remarks on that
     beside = _answers(policy, observation, info, seeded, other)
     problems = []
     if not _same(alone, beside):

@@ -103,7 +103,7 @@ class Scripted:
 
     def session(self) -> Scripted:
         """Another one, which remembers another rollout."""
-        return Scripted()
+        return type(self)()
 
     def unsupported(self, task_suite: str, task: str) -> str | None:
         """Why it cannot be asked for a task: it is not among :data:`TASKS`."""
