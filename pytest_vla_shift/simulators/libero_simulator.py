@@ -149,7 +149,7 @@ class LiberoSimulator:
         rows: list[NDArray[np.bool_]] = []
         success = False
         for action in chunk:
-            success = bool(world.env.step(action)[2])
+            success = world.step(action).success
             rows.append(self._predicates(success))
             self._steps += stop_on_success
             if success and stop_on_success:

@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from libero.libero.envs.bddl_base_domain import BDDLBaseDomain
     from numpy.typing import NDArray
 
-    from pytest_vla_shift.protocol.observation import Image
+    from pytest_vla_shift.protocol.observation import Image, Vector
     from pytest_vla_shift.simulators.libero_state import ModelSnapshot
+    from pytest_vla_shift.simulators.libero_step import ControlStep, StepOutcome
 
 _RESET_ATTEMPTS = 100
 _ROBOT = "Panda"
@@ -64,7 +65,7 @@ class World:
 
         Raises:
             MissingAsset: the BDDL file, the initial states or a mesh is not there.
-            SimulatorError: the environment cannot be built.
+            SimulatorError: the environment cannot be built, or its control step is not known.
         """
         self._env_seed = env_seed
         bddl_path, states_path = _files(task_suite, task)
@@ -76,6 +77,7 @@ class World:
         self._snapshot = _snapshot(self.model)
         for observable in self.env._observables.values():
             observable.set_enabled(False)
+        self._step = _control_step(self.env)
         self.goal = Goal(
             tuple(
                 tuple(word.lower() for word in part)
@@ -124,6 +126,14 @@ class World:
         got = np.concatenate([[self.data.time], self.data.qpos, self.data.qvel])
         if not np.array_equal(got, wanted):
             raise SimulatorError(f"initial state {index} was restored wrongly")
+
+    def step(self, action: Vector) -> StepOutcome:
+        """Execute one action, (7,) float64, as robosuite's ``env.step`` does, without observing.
+
+        Raises:
+            SimulatorError: the episode ended at the environment's own horizon.
+        """
+        return self._step(action)
 
     def render(self, camera: str, height: int, width: int) -> Image:
         """(height, width, 3) uint8 RGB, upright, of the present state.
@@ -231,6 +241,12 @@ def _snapshot(model: mujoco.MjModel) -> ModelSnapshot:
     from pytest_vla_shift.simulators.libero_state import ModelSnapshot
 
     return ModelSnapshot.of(model)
+
+
+def _control_step(env: BDDLBaseDomain) -> ControlStep:
+    from pytest_vla_shift.simulators.libero_step import ControlStep
+
+    return ControlStep(env)
 
 
 def import_environments() -> None:
