@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vla_shift import outcomes, policy_server
+from pytest_vla_shift import devices, outcomes, policy_server, signals
 from pytest_vla_shift.options import RunConfig, read_options
 from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.reporting.video import available
 from pytest_vla_shift.results import RunResults
 from pytest_vla_shift.session import RobustnessSession
+from pytest_vla_shift.signals import Signals
 
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
@@ -36,6 +37,7 @@ class RunHooks:
         self.session = session
         self.results = results
         self.list_only = list_only
+        self.signals: Signals | None = None
 
     def pytest_unconfigure(self) -> None:
         """Close what is open, whatever happened."""
@@ -107,6 +109,8 @@ class RunHooks:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Aggregate, report, decide the exit code."""
+        if self.signals:
+            self.signals.tell_controller()
         if self.session:
             self.session.close()
         if self.list_only:
@@ -143,6 +147,9 @@ def open_run(config: pytest.Config) -> None:
     except UsageError as error:
         raise pytest.UsageError(str(error)) from error
     config.pluginmanager.register(hooks, PLUGIN)
+    if not hooks.list_only and not config.option.collectonly:
+        hooks.signals = Signals(config)
+        config.pluginmanager.register(hooks.signals, signals.PLUGIN)
 
 
 def _open_rollouts(config: pytest.Config, run: RunConfig) -> RunHooks:
@@ -153,6 +160,7 @@ def _open_rollouts(config: pytest.Config, run: RunConfig) -> RunHooks:
             run, reports=Path(str(workerinput["vla_reports"])), run=str(workerinput["vla_run"])
         )
         run = policy_server.join(config, run, workerinput)
+        devices.settle(config, run, workerinput)
         if hasattr(config.option, "allure_report_dir"):
             config.option.allure_report_dir = workerinput["vla_allure"]
             # The controller alone may empty the directory: a replacement worker would wipe it.
@@ -162,6 +170,7 @@ def _open_rollouts(config: pytest.Config, run: RunConfig) -> RunHooks:
         session = RobustnessSession(config, run, str(workerinput["vla_session"]), set_aside)
         return RunHooks(session, None, list_only=False)
     run = policy_server.prepare(config, run)
+    devices.settle(config, run)
     results = RunResults(config, run)
     here = (
         None

@@ -15,6 +15,7 @@ from pytest_vla_shift import __version__
 from pytest_vla_shift.options import RunConfig
 from pytest_vla_shift.outcomes import ReportFacts, facts_of
 from pytest_vla_shift.protocol.errors import PolicyStuck
+from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.reporting.progress import Progress
 from pytest_vla_shift.rollouts.lock import held
 from pytest_vla_shift.rollouts.manifest import (
@@ -27,6 +28,7 @@ from pytest_vla_shift.rollouts.manifest import (
     write_manifest,
     write_plan,
 )
+from pytest_vla_shift.rollouts.storage import StorageError, writing
 from pytest_vla_shift.rollouts.store import Store, archive, make_writable, record_files
 
 if TYPE_CHECKING:
@@ -60,7 +62,8 @@ class RunResults:
         self._lock = ExitStack()
         self._lock.enter_context(held(run.directory))
         discard_plans(run.directory)
-        check_manifest(run.directory)
+        if not run.fresh:
+            check_manifest(run.directory)
         self.set_aside = record_files(run.directory) if run.fresh else ()
         self._archived: Path | None = None
         self._store = Store(run.directory, "controller", ignore=frozenset(self.set_aside))
@@ -100,21 +103,35 @@ class RunResults:
 
         Only now, when everything that can be checked has been, is anything of an earlier session
         replaced: its manifest, its Allure results, and with ``--vla-fresh`` its records.
+
+        Raises:
+            pytest.UsageError: they cannot be written.
         """
         if self._plan is not None:
             return
-        path = plan_path(self.run.directory, self.session_id)
-        self._plan = read_plan(path)
-        if self._plan is None:
-            return
+        try:
+            plan = read_plan(plan_path(self.run.directory, self.session_id))
+            if plan is None:
+                return
+            self._begin(plan)
+        except (StorageError, UsageError) as error:
+            raise pytest.UsageError(str(error)) from error
+        self._plan = plan
+        self._progress = Progress(
+            {node.node: (node.clean_key, node.shifted_key) for node in plan.nodes}
+        )
+
+    def _begin(self, plan: SessionPlan) -> None:
         if self.run.fresh:
             self._archived = archive(self.run.directory)
             make_writable(self.run.directory)
         if self._own_allure is not None:
             # All of it is made anew from records; the folder itself is allure-pytest's already. A
             # folder of the user's own is left alone.
-            for old in self._own_allure.glob("*"):
-                old.unlink(missing_ok=True)
+            with writing(self._own_allure):
+                for old in self._own_allure.glob("*"):
+                    if not old.is_dir():
+                        old.unlink(missing_ok=True)
         write_manifest(
             self.run.directory,
             self.session_id,
@@ -126,12 +143,9 @@ class RunResults:
                 "rollout_timeout_s": self.run.rollout_timeout_s,
                 "video": self.run.video,
             },
-            self._plan,
+            plan,
         )
-        write_plan(kept_plan_path(self.run.directory), self._plan)
-        self._progress = Progress(
-            {node.node: (node.clean_key, node.shifted_key) for node in self._plan.nodes}
-        )
+        write_plan(kept_plan_path(self.run.directory), plan)
 
     def logged(self, report: pytest.TestReport) -> None:
         """Count a node's report, show progress, and stop a run in which nothing works."""
@@ -221,8 +235,8 @@ class RunResults:
             yield f"--vla-fresh: earlier records were set aside in {self._archived}."
         for bad in (*self._store.bad_rows, *self._cut_off):
             yield (
-                f"{bad.file}, line {bad.line} is not a record ({bad.reason}); its rollout ran"
-                " again if it is in this plan."
+                f"{bad.where} is not a record ({bad.reason}); its rollout ran again if it is in"
+                " this plan."
             )
 
     def print_summary(self, terminal: pytest.TerminalReporter) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from pytest_vla_shift import policy_server
+from pytest_vla_shift import devices, policy_server
 from pytest_vla_shift.contract import (
     check_contract,
     lane_options,
@@ -29,8 +29,10 @@ from pytest_vla_shift.reporting.allure_node import decorate, label_node
 from pytest_vla_shift.rollouts.engine import Engine, PairRecords
 from pytest_vla_shift.rollouts.manifest import plan_path
 from pytest_vla_shift.rollouts.request import check_axes
+from pytest_vla_shift.rollouts.storage import StorageError
 from pytest_vla_shift.rollouts.store import Store
 from pytest_vla_shift.scheduling import assigned
+from pytest_vla_shift.signals import stop
 from pytest_vla_shift.simulators.factories import is_listed_only, load_factory
 from pytest_vla_shift.statistics.pairs import Transition
 from pytest_vla_shift.story import error_story, pair_story
@@ -137,12 +139,16 @@ class RobustnessSession:
             elif self._selection.nodes and self._session_id is not None:
                 self._open_engine(self._selection.own)
         except UsageError as error:
-            self.close()  # pytest still finishes the collection: there is no plan to write
-            output: dict[str, object] | None = getattr(self.config, "workeroutput", None)
-            if output is None:
-                raise pytest.UsageError(str(error)) from error
-            output["vla_usage_error"] = str(error)
-            items.clear()
+            self._refuse(error, items)
+
+    def _refuse(self, error: Exception, items: list[pytest.Item]) -> None:
+        """End the run before it began."""
+        self.close()  # pytest still finishes the collection: there is no plan to write
+        output: dict[str, object] | None = getattr(self.config, "workeroutput", None)
+        if output is None:
+            raise pytest.UsageError(str(error)) from error
+        output["vla_usage_error"] = str(error)
+        items.clear()
 
     def _check_names(self) -> None:
         """A listing needs neither the policy nor the simulators, but their names must be known."""
@@ -182,12 +188,13 @@ class RobustnessSession:
         # Of all shards: what one of them refuses, all do, and before any has run for hours.
         check_contract(policy, self._selection.nodes)
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        environments = devices.lanes_of(self.config)
         self._engine = Engine(
             Store(self.run.directory, worker, ignore=self._set_aside),
             policy,
             self.run.policy_args,
-            options=simulator_options(self.run),
-            lanes=lane_options(self.run),
+            options=simulator_options(self.run, environments[0]),
+            lanes=lane_options(self.run, environments),
             finished=lambda record: self.config.hook.pytest_vla_rollout_finished(
                 config=self.config, record=record
             ),
@@ -195,8 +202,12 @@ class RobustnessSession:
         self._videos = VideoMaker(self._engine, self.run.directory)
         start_simulators(self._engine, planned)
 
-    def write_plan(self, items: Sequence[pytest.Item]) -> None:
-        """Write the plan of this session for the controller, unless another worker has."""
+    def write_plan(self, items: list[pytest.Item]) -> None:
+        """Write the plan of this session for the controller, unless another worker has.
+
+        Raises:
+            pytest.UsageError: it cannot be written; as in :meth:`collected`.
+        """
         engine, session_id = self._engine, self._session_id
         if engine is None or session_id is None:
             return
@@ -204,7 +215,10 @@ class RobustnessSession:
         if path.exists():
             return
         runs = frozenset(item.nodeid for item in items)
-        write_session_plan(path, engine, self.run, self.suites, self._selection, runs)
+        try:
+            write_session_plan(path, engine, self.run, self.suites, self._selection, runs)
+        except StorageError as error:
+            self._refuse(error, items)
 
     # Running
 
@@ -223,12 +237,18 @@ class RobustnessSession:
             self.run_ahead([items[index] for index in assigned(self.config) or ()])
 
     def pair(self, node: pytest.Item, cell_id: str) -> Pair:
-        """Both arms of a node's cell; raises the infrastructure error of either arm."""
+        """Both arms of a node's cell; raises the infrastructure error of either arm.
+
+        A record that cannot be written ends the run: what is not recorded is not reported.
+        """
         __tracebackhide__ = True
         suite, cell = self.cell(node, cell_id)
         assert self._engine is not None  # opened when collection was done
         self._run_ahead_as_assigned(node)
-        records = self._engine.pair(suite, cell)
+        try:
+            records = self._engine.pair(suite, cell)
+        except StorageError as error:
+            self._stop(node, suite, cell, error)
         replay = self._replay(node)
         if records.shifted is None or records.shifted.status == "error":
             self._raise_error(node, records, replay)
@@ -246,6 +266,20 @@ class RobustnessSession:
         )
         self.config.hook.pytest_vla_pair_finished(config=self.config, pair=pair)
         return pair
+
+    def _stop(self, node: pytest.Item, suite: Suite, cell: Cell, error: StorageError) -> NoReturn:
+        __tracebackhide__ = True
+        stop(node.session, str(error))
+        node.stash[FACTS] = ReportFacts(
+            suite=suite.name,
+            cell=cell.id,
+            transition=None,
+            told=False,
+            error="storage",
+            executed=0,
+            explanation="its record could not be written, and the run stops",
+        )
+        raise error
 
     def _raise_error(self, node: pytest.Item, records: PairRecords, replay: str) -> NoReturn:
         __tracebackhide__ = True

@@ -9,6 +9,7 @@ from pathlib import Path
 from pytest_vla_shift.reporting.allure_writer import write_aggregates, write_broken
 from pytest_vla_shift.reporting.summary import replace_file, write_summary
 from pytest_vla_shift.rollouts.manifest import PlannedNode
+from pytest_vla_shift.rollouts.storage import whole, writing
 from pytest_vla_shift.statistics.integrity import IntegrityReport
 from pytest_vla_shift.statistics.report import RunReport
 
@@ -28,16 +29,23 @@ def publish(
         report: the run.
         unreported: nodes of the plan that pytest never reported, or whose worker crashed.
         integrity: the audit of the run's rollouts; None if it could not be made.
+
+    Raises:
+        StorageError: a folder cannot be written.
     """
-    write_summary(directory, report)
-    if integrity is not None:
-        text = json.dumps(integrity.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
-        replace_file(directory / "audit-integrity.json", text + "\n")
-    if allure_directory is not None:
-        write_aggregates(allure_directory, report)
-        write_broken(
-            allure_directory,
-            report.facts.policy,
-            unreported,
-            "the run ended, or the pytest worker crashed, before this node was done",
-        )
+    with whole():
+        with writing(directory):
+            write_summary(directory, report)
+            if integrity is not None:
+                found = integrity.to_json()
+                text = json.dumps(found, indent=1, allow_nan=False, ensure_ascii=False)
+                replace_file(directory / "audit-integrity.json", text + "\n")
+        if allure_directory is not None:
+            with writing(allure_directory):
+                write_aggregates(allure_directory, report)
+                write_broken(
+                    allure_directory,
+                    report.facts.policy,
+                    unreported,
+                    "the run ended, or the pytest worker crashed, before this node was done",
+                )

@@ -7,7 +7,6 @@ the controller reads it.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.rollouts.record import JSON
+from pytest_vla_shift.rollouts.storage import replace_whole
 
 SCHEMA = 2
 
@@ -105,7 +105,11 @@ def discard_plans(directory: Path) -> None:
 
 
 def write_plan(path: Path, plan: SessionPlan) -> None:
-    """Write the plan whole; workers that collected the same plan may write it again."""
+    """Write the plan whole; workers that collected the same plan may write it again.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
     _replace(
         path,
         {
@@ -141,11 +145,23 @@ def _parts(n: PlannedNode) -> list[JSON]:
 
 
 def read_plan(path: Path) -> SessionPlan | None:
-    """The plan of this session, or None if no process has collected yet."""
+    """The plan of this session, or None if no process has collected yet.
+
+    Raises:
+        UsageError: the file is damaged, or cannot be read.
+    """
     try:
-        raw = json.loads(path.read_text("utf-8"))
+        return _plan(json.loads(path.read_bytes().decode()))
     except FileNotFoundError:
         return None
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise UsageError(
+            f"{path} is no plan of a run ({type(error).__name__}: {str(error)[:200]}). Run the"
+            " run's command again: what is recorded is found, and the plan is written anew"
+        ) from error
+
+
+def _plan(raw: dict[str, Any]) -> SessionPlan:
     # A plan without shards is older than they are: it was all that was selected.
     shard = raw.get("shard")
     return SessionPlan(
@@ -164,7 +180,17 @@ def read_plan(path: Path) -> SessionPlan | None:
 def _node(parts: list[Any]) -> PlannedNode:
     """A node as it was written; JSON knows no tuples."""
     fields: list[Any] = [tuple(part) if isinstance(part, list) else part for part in parts]
-    return PlannedNode(*fields)
+    node = PlannedNode(*fields)
+    texts = [node.node, node.suite, node.cell, node.task_suite, node.task, node.condition]
+    texts += [node.axis or "", node.level or "", node.clean_key, node.shifted_key, *node.axes]
+    numbers = [node.episode, node.replicate]
+    if (
+        not isinstance(node.axes, tuple)
+        or not all(isinstance(text, str) for text in texts)
+        or not all(type(number) is int for number in numbers)
+    ):
+        raise ValueError(f"a node of {fields!r}")
+    return node
 
 
 def check_manifest(directory: Path) -> None:
@@ -178,7 +204,7 @@ def check_manifest(directory: Path) -> None:
     """
     try:
         raw = json.loads((directory / "run.json").read_text("utf-8"))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return
     except OSError as error:
         raise UsageError(f"{directory} is no run's directory: {error}") from error
@@ -186,14 +212,18 @@ def check_manifest(directory: Path) -> None:
     if found is not None and found != SCHEMA:
         raise UsageError(
             f"{directory / 'run.json'} has schema {found}, this version reads and writes {SCHEMA};"
-            " choose another run (--vla-run)"
+            " choose another run (--vla-run=NAME), or set its records aside (--vla-fresh)"
         )
 
 
 def write_manifest(
     directory: Path, session: str, package: str, options: Mapping[str, JSON], plan: SessionPlan
 ) -> None:
-    """Write ``run.json``."""
+    """Write ``run.json``.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
     cells: list[JSON] = [n.node for n in plan.nodes]
     _replace(
         directory / "run.json",
@@ -218,6 +248,4 @@ def write_manifest(
 
 
 def _replace(path: Path, value: Mapping[str, JSON], indent: int | None = None) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(json.dumps(value, indent=indent, allow_nan=False) + "\n", "utf-8")
-    part.replace(path)
+    replace_whole(path, json.dumps(value, indent=indent, allow_nan=False).encode() + b"\n")

@@ -340,6 +340,9 @@ def archive(directory: Path) -> Path | None:
 
     Nothing is deleted. Only while no store is open on it. Returns where the rows are, or None if
     there were none.
+
+    Raises:
+        StorageError: the folder for it cannot be made.
     """
     root = directory / "rollouts"
     files = sorted(root.glob("results-*.jsonl"))
@@ -347,11 +350,12 @@ def archive(directory: Path) -> Path | None:
         return None
     numbers = [int(old.name) for old in (root / "archive").glob("*") if old.name.isdecimal()]
     target = root / "archive" / f"{max(numbers, default=0) + 1:03d}"
-    target.mkdir(parents=True)
-    for file in files:
-        file.rename(target / file.name)
-    # The same keys will be written again: what stays here would be taken for the new rollouts'.
-    for folder in (root / "actions", root / "frames", directory / "videos"):
-        if folder.is_dir():
-            folder.rename(target / folder.name)
+    with writing(target), whole():
+        target.mkdir(parents=True)
+        for file in files:
+            file.rename(target / file.name)
+        # The same keys will be written again: what stays would be taken for the new rollouts'.
+        for folder in (root / "actions", root / "frames", directory / "videos"):
+            if folder.is_dir():
+                folder.rename(target / folder.name)
     return target

@@ -85,8 +85,14 @@ class Worker:
         return _ok(request, **messages.info_body(self._simulator.info))
 
     def _prepare(self, request: Frame) -> Frame:
-        prepared = self._opened().prepare(messages.read_episode(request.body))
-        return _ok(request, **messages.prepared_body(prepared), rss=resident_bytes())
+        simulator = self._opened()
+        prepared = simulator.prepare(messages.read_episode(request.body))
+        return _ok(
+            request,
+            **messages.prepared_body(prepared),
+            rss=resident_bytes(),
+            device=str(getattr(simulator, "device", "")),
+        )
 
     def _apply(self, request: Frame) -> Frame:
         receipts = self._opened().apply(messages.read_interventions(request.body))
@@ -171,6 +177,9 @@ def main(arguments: list[str]) -> None:
     for fd in (channel_fd, lifeline, *frames):
         os.set_inheritable(fd, False)
     die_with_parent(lifeline)
+    # Meant for the whole run, as when a cluster takes a machine back: our parent says what happens.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     faulthandler.enable(all_threads=True)
     # The parent asks for a stack before it kills a worker that does not answer.
     faulthandler.register(signal.SIGUSR1, all_threads=True)
