@@ -194,7 +194,7 @@ def _fill(part: Path, name: str, sources: Sequence[RunSource], merged: Merged) -
     (part / "rollouts" / ROWS).write_bytes(b"".join(merged.lines))
     plan = merged.plan
     write_plan(kept_plan_path(part), plan)
-    session = digest([source.digest for source in sources])[:12]
+    session = digest(sorted({source.digest for source in sources}))[:12]
     write_manifest(part, session, __version__, {"run": name, "merged": len(sources)}, plan)
     directories = [source.directory for source in sources if source.plan is not None]
     histories = merge_allure(directories, part / FOLDER)
