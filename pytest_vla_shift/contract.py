@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,19 +22,22 @@ Planned = Sequence[tuple[str, Suite, Cell]]
 """Node id, suite and cell of every node that asks for a pair."""
 
 
-def simulator_options(run: RunConfig) -> SimulatorOptions:
-    """How this run's simulators are run."""
+def simulator_options(run: RunConfig, environment: Mapping[str, str]) -> SimulatorOptions:
+    """How a simulator of this run is run; ``environment`` is what it has over ours."""
     return SimulatorOptions(
         envs=run.envs,
         rollout_timeout_s=run.rollout_timeout_s,
         recycle_rollouts=run.recycle_rollouts,
         recycle_bytes=run.recycle_bytes,
+        environment=environment,
     )
 
 
-def lane_options(run: RunConfig) -> list[SimulatorOptions]:
+def lane_options(
+    run: RunConfig, environments: Sequence[Mapping[str, str]]
+) -> list[SimulatorOptions]:
     """The same for each lane; empty where rollouts run one at a time in pytest's own thread."""
-    return [simulator_options(run) for _ in range(run.envs)] if run.envs > 1 else []
+    return [simulator_options(run, each) for each in environments] if run.envs > 1 else []
 
 
 def open_policy(run: RunConfig, paths: Sequence[Path], ready: Callable[[], None]) -> Policy:

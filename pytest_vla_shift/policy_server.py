@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from pytest_vla_shift.devices import server_environment
 from pytest_vla_shift.options import RunConfig
 from pytest_vla_shift.policies import supervise
 from pytest_vla_shift.protocol.errors import UsageError
@@ -170,7 +172,7 @@ class PolicyServer:
             self._lifeline = None
         if self._supervisor is not None and self._supervisor.poll() is None:
             # Should a fork of ours hold the lifeline as well.
-            self._supervisor.terminate()
+            self._supervisor.send_signal(signal.SIGUSR1)
             # Interrupted here, we leave, and the supervisor goes on until nothing is left.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._supervisor.wait(supervise.GRACE_S + supervise.LAST_S + 2.0)
@@ -196,7 +198,11 @@ class PolicyServer:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env={"PYTHONUNBUFFERED": "1", **os.environ},
+                    env={
+                        "PYTHONUNBUFFERED": "1",
+                        **os.environ,
+                        **server_environment(self._config),
+                    },
                     pass_fds=(lifeline, told),
                     start_new_session=True,
                 )

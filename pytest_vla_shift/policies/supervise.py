@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
         if status is not None:
             _say(report, {"ended": exit_word(status)})
             break
-        if any(number != signal.SIGCHLD for number in numbers):
+        if signal.SIGUSR1 in numbers:
             break
     end_descendants()
     return 0
@@ -170,14 +170,15 @@ def _reap(leader: int = -1) -> int | None:
 
 
 def _signals() -> int:
-    """A descriptor that becomes readable at SIGCHLD and at a request to end.
+    """A descriptor that becomes readable at SIGCHLD and at SIGUSR1, the request to end.
 
-    Handlers and not SIG_IGN: an ignored signal would be ignored by the command as well.
+    SIGTERM goes to every process of a job when a cluster takes its machine back: the run says what
+    happens then. Handlers and not SIG_IGN: what is ignored, the command would ignore as well.
     """
     readable, writable = os.pipe()
     os.set_blocking(writable, False)
     signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     return readable
 

@@ -37,6 +37,11 @@ class InProcessSimulator:
     def info(self) -> SimulatorInfo:
         return self.inner.info
 
+    @property
+    def device(self) -> str:
+        """What it draws with, for people; empty if it does not say."""
+        return str(getattr(self.inner, "device", ""))
+
     def prepare(self, episode: Episode) -> Prepared:
         with _sorted():
             return self.inner.prepare(episode)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -57,11 +58,20 @@ class LiberoSimulator:
         self._world: World | None = None
         self._task: tuple[str, str] | None = None
         self._ready = False
+        self._device = ""
 
     @property
     def info(self) -> SimulatorInfo:
         """Versions and action layout."""
         return self._info
+
+    @property
+    def device(self) -> str:
+        """What draws: GL's name of it, and EGL's number if one was asked for.
+
+        Empty before the first world; every world of a process draws with the same.
+        """
+        return self._device
 
     def prepare(self, episode: Episode) -> Prepared:
         """Restore a released initial state by the recipe of :mod:`.libero_world`.
@@ -187,6 +197,10 @@ class LiberoSimulator:
         self._subgoals = libero_stages.subgoals(world.goal, self._instruction)
         self._predicates = Predicates(world.env, world.goal, self._subgoals)
         self._world, self._task = world, task
+        if not self._device:
+            with contextlib.suppress(Exception):  # it is told to people, and decides nothing
+                number = os.environ.get("MUJOCO_EGL_DEVICE_ID")
+                self._device = world.renderer() + (f", EGL device {number}" if number else "")
         return world
 
     def _prepared(self) -> World:

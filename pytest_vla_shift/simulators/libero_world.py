@@ -148,6 +148,14 @@ class World:
         picture: Image = self.env.sim.render(width=width, height=height, camera_name=camera)
         return np.ascontiguousarray(picture[::-1])
 
+    def renderer(self) -> str:
+        """GL_RENDERER of the context that this world draws with."""
+        from OpenGL import GL
+
+        self.env.sim._render_context_offscreen.gl_ctx.make_current()
+        name = GL.glGetString(GL.GL_RENDERER)
+        return name.decode("utf-8", "replace") if isinstance(name, bytes) else ""
+
     def close(self) -> None:
         """Free the GL context and the simulation. Idempotent."""
         atexit.unregister(self._finalizer)

@@ -111,7 +111,11 @@ class StepResult:
 
 
 class Simulator(Protocol):
-    """One simulated world, prepared again for every rollout and kept between them."""
+    """One simulated world, prepared again for every rollout and kept between them.
+
+    It may have a property ``device``, text: what it really draws with, as it knows after
+    ``prepare``. Records keep it for people.
+    """
 
     @property
     def info(self) -> SimulatorInfo: ...

@@ -40,6 +40,10 @@ class RemoteSimulator:
     protocol/errors.py, the worker's traceback in a note; the worker lives on.
 
     One instance serves one thread at a time.
+
+    Attributes:
+        device: what the worker's simulator draws with, as it said after the last ``prepare``; empty
+            if it does not say.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class RemoteSimulator:
         self._resident = 0
         self._left_s = 0.0
         self._where = ""
+        self.device = ""
 
     @property
     def info(self) -> SimulatorInfo:
@@ -109,6 +114,7 @@ class RemoteSimulator:
         connection.trim_output()
         with connection.reading():
             self._resident = messages.get(reply.body, "rss", int)
+            self.device = messages.get(reply.body, "device", str)
             return messages.read_prepared(reply.body)
 
     def apply(self, interventions: Sequence[Intervention]) -> list[Receipt]:

@@ -17,16 +17,16 @@ from tests.fakes.toy_simulator import INFO
 
 def lie(channel: socket.socket, request: Frame, kind: str) -> None:
     if kind == "seq":
-        wire.send(channel, Frame(request.seq - 1, "ok", {"rss": 1}))
+        wire.send(channel, Frame(request.seq - 1, "ok", {"device": "", "rss": 1}))
     elif kind == "garbage":
         channel.sendall(b"Reading package lists... Done\n" * 3)
     elif kind == "body":
-        wire.send(channel, Frame(request.seq, "ok", {"rss": 1, "fingerprint": "abc"}))
+        wire.send(channel, Frame(request.seq, "ok", {"device": "", "rss": 1, "fingerprint": "abc"}))
     elif kind == "error":
         wire.send(channel, Frame(request.seq, "error", {"kind": ["UsageError"]}))
     elif kind == "late":
         time.sleep(1.5)
-        wire.send(channel, Frame(request.seq, "ok", {"rss": 1}))
+        wire.send(channel, Frame(request.seq, "ok", {"device": "", "rss": 1}))
     elif kind == "closed":
         channel.close()
         time.sleep(60)
