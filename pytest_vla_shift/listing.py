@@ -46,11 +46,13 @@ def plan_lines(planned: Sequence[tuple[Suite, Cell]], run: RunConfig, workers: i
         lines += _cost_lines(counted)
     total = cost(everything)
     per_rollout, source = _seconds_per_rollout(run)
-    seconds = total.rollouts * per_rollout / workers
+    lanes = max(run.envs, 1)
+    seconds = total.rollouts * per_rollout / (workers * lanes)
+    at_once = f", {lanes} rollouts at once in each" if lanes > 1 else ""
     if len(suites) > 1:
         lines += ["all suites:", *_cost_lines(total)]
     lines += [
-        f"  about {_duration(seconds)} with {workers} process(es)",
+        f"  about {_duration(seconds)} with {workers} process(es){at_once}",
         f"  at {per_rollout:.1f} s a rollout ({source})",
     ]
     return lines

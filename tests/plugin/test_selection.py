@@ -161,6 +161,8 @@ def test_a_listing_shows_what_is_left_and_shares_the_time(pytester: pytest.Pytes
         "  about 12 s with 2 process(es)",
         "  at 4.0 s a rollout (assumed, since nothing is recorded in this run yet)",
     ]
+    lanes = listed(pytester, "-n2", "--vla-envs=3", "-k", "right and L1", "--vla-episodes=0,2")
+    assert lanes[-2] == "  about 4 s with 2 process(es), 3 rollouts at once in each"
 
 
 def test_two_tests_of_one_suite_share_their_rollouts(pytester: pytest.Pytester) -> None:
