@@ -133,9 +133,7 @@ def server_environment(config: pytest.Config) -> dict[str, str]:
 
 def _place(environment: Mapping[str, str]) -> Place:
     """This worker among those of its run, as pytest-xdist tells it."""
-    return Place(
-        environment["PYTEST_XDIST_WORKER"], int(environment["PYTEST_XDIST_WORKER_COUNT"])
-    )
+    return Place(environment["PYTEST_XDIST_WORKER"], int(environment["PYTEST_XDIST_WORKER_COUNT"]))
 
 
 def _workers(config: pytest.Config) -> int:
