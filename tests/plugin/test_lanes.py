@@ -77,6 +77,20 @@ def test_the_rows_are_the_same_whatever_runs_beside(
     assert len({(r["where"]["worker"], r["where"]["lane"]) for r in rows}) > 1  # type: ignore[index]
 
 
+@pytest.mark.parametrize("options", [("--vla-envs=1",), ("--vla-envs=3",)], ids=" ".join)
+def test_the_rows_are_the_same_in_any_order(
+    one_at_a_time: ToyProject, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    made = project(tmp_path, *options)
+    (tmp_path / "conftest.py").write_text(
+        "import random\n"
+        "def pytest_collection_modifyitems(items):\n"
+        "    random.Random(7).shuffle(items)\n"
+    )
+    made.run("--vla-run=lanes", policy=DRAWS, code=1)
+    assert made.outcomes("lanes") == one_at_a_time.outcomes("alone")
+
+
 def test_nodes_are_told_in_their_order_and_live(one_at_a_time: ToyProject, tmp_path: Path) -> None:
     made = project(tmp_path, "--vla-envs=3")
     lanes = made.run("-v", "--vla-run=lanes", policy=DRAWS, code=1)
