@@ -20,10 +20,21 @@ from tests.plugin.toy_project import ToyProject
 
 @pytest.fixture
 def project(sharded: ToyProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToyProject:
-    """A copy of those runs, to be done with as one likes, and the working directory."""
-    shutil.copytree(sharded.path, tmp_path / "toy")
+    """A copy of those runs, to be done with as one likes, and the working directory.
+
+    Without most of their files: of Allure and of pictures.
+    """
+    few = shutil.ignore_patterns("allure-results", "frames")
+    shutil.copytree(sharded.path, tmp_path / "toy", ignore=few)
     monkeypatch.chdir(tmp_path / "toy")
     return ToyProject(tmp_path / "toy")
+
+
+@pytest.fixture
+def complete(project: ToyProject, sharded: ToyProject) -> ToyProject:
+    """The same with all files."""
+    shutil.copytree(sharded.path, project.path, dirs_exist_ok=True)
+    return project
 
 
 def part(shard: int) -> str:
@@ -76,17 +87,17 @@ def test_merged_shards_are_the_run_of_everything(
 
 
 def test_everything_that_a_row_refers_to_is_there(
-    project: ToyProject, capsys: pytest.CaptureFixture[str]
+    complete: ToyProject, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("PIL", reason="first frames need Pillow")
-    key = str(project.rows("part-shard2of3")[3]["key"])
+    key = str(complete.rows("part-shard2of3")[3]["key"])
     video = Path(part(2), "videos", f"{key}.mp4")
     video.parent.mkdir()
     video.write_bytes(b"a video")
     Path(part(1), "audit-toy_suite").mkdir()
     Path(part(1), "audit-toy_suite", "audit-pairing.json").write_text("{}")
     merge(capsys, *PARTS)
-    merged, whole = project.directory("merged"), project.directory("whole")
+    merged, whole = complete.directory("merged"), complete.directory("whole")
     for folder in ("actions", "frames", "fingerprints"):
         copied, there = (
             {
@@ -127,10 +138,10 @@ def allure(project: ToyProject, run: str) -> dict[tuple[str, ...], str]:
 
 
 def test_allure_results_are_those_of_the_run_of_everything(
-    project: ToyProject, capsys: pytest.CaptureFixture[str]
+    complete: ToyProject, capsys: pytest.CaptureFixture[str]
 ) -> None:
     merge(capsys, *PARTS)
-    merged, whole = allure(project, "merged"), allure(project, "whole")
+    merged, whole = allure(complete, "merged"), allure(complete, "whole")
     assert merged == whole
     assert sum(name.startswith("test_shift[") for _, name, _ in merged) == 30
     for kind in ("*-result.json", "*-attachment.*", "categories.json", "environment.properties"):
@@ -153,7 +164,7 @@ def test_the_order_of_the_shards_does_not_matter_nor_one_that_is_named_twice(
 
 
 def test_the_same_merge_again_changes_nothing(
-    project: ToyProject, capsys: pytest.CaptureFixture[str]
+    complete: ToyProject, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = merge(capsys, *PARTS)
     before = contents(Path("reports/merged"))
@@ -181,26 +192,26 @@ def test_a_merged_run_is_a_run_for_every_command(
 
 
 def test_a_shard_that_is_missing_is_named_node_by_node_and_run_by_resuming(
-    project: ToyProject, capsys: pytest.CaptureFixture[str]
+    complete: ToyProject, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = merge(capsys, PARTS[0], PARTS[2])
     planned = json.loads(Path(part(2), "run.json").read_text())["nodes"]
     assert Path("reports/merged/missing.txt").read_text().splitlines() == planned
     assert f"MISSING: {len(planned)} of 30 planned nodes have no record" in out
     assert all(f"  {node}\n" in out for node in planned)
-    broken = [key for key, said in allure(project, "merged").items() if "not reported" in said]
+    broken = [key for key, said in allure(complete, "merged").items() if "not reported" in said]
     assert sorted(name for _, name, _ in broken) == sorted(n.rpartition("::")[2] for n in planned)
-    assert len(project.only_suite("merged")["missing"]) == len(planned)
+    assert len(complete.only_suite("merged")["missing"]) == len(planned)
 
-    known = {str(row["key"]) for row in project.rows("merged")}
-    errors = sum(row["status"] == "error" for row in project.rows("merged"))
-    project.run("--vla-run=merged", code=1)
-    rows = [str(row["key"]) for row in project.rows("merged")]
+    known = {str(row["key"]) for row in complete.rows("merged")}
+    errors = sum(row["status"] == "error" for row in complete.rows("merged"))
+    complete.run("--vla-run=merged", code=1)
+    rows = [str(row["key"]) for row in complete.rows("merged")]
     # What had a record was not run again, but for what had an error.
     assert len(rows) == 36 + errors
     assert sum(count > 1 for count in Counter(rows).values()) == errors
     assert known < set(rows)
-    assert project.only_suite("merged")["missing"] == []
+    assert complete.only_suite("merged")["missing"] == []
     assert "has been changed since" in merge(capsys, PARTS[0], PARTS[2], code=2)
 
 
@@ -296,16 +307,16 @@ def test_actions_come_from_a_run_that_has_them_whole_or_are_noted(
 
 
 def test_an_answer_without_an_allure_result_is_broken_there_and_not_missing(
-    project: ToyProject, capsys: pytest.CaptureFixture[str]
+    complete: ToyProject, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = Path(part(2), "allure-results")
     file = next(p for p in folder.glob("*-result.json") if '"test_shift[' in p.read_text())
     name = json.loads(file.read_text())["name"]
     file.write_text(file.read_text()[:50])  # as a killed process leaves it
     assert "MISSING" not in merge(capsys, *PARTS)
-    (said,) = (said for key, said in allure(project, "merged").items() if key[1] == name)
+    (said,) = (said for key, said in allure(complete, "merged").items() if key[1] == name)
     assert said.startswith("broken 0 not reported: its rollouts are recorded")
-    assert allure(project, "merged").keys() == allure(project, "whole").keys()
+    assert allure(complete, "merged").keys() == allure(complete, "whole").keys()
     shutil.rmtree(folder)
     shutil.rmtree("reports/merged")
     assert f"{part(2)} has no folder allure-results" in " ".join(merge(capsys, *PARTS).split())
@@ -333,18 +344,18 @@ def test_the_time_that_a_rollout_took_is_no_second_outcome(
 
 
 def test_a_hostile_name_leads_out_of_no_folder(
-    project: ToyProject, capsys: pytest.CaptureFixture[str]
+    complete: ToyProject, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row_of(part(1), {"fingerprint": "../../../../test_plain"})
-    (project.path / "test_plain.json").write_text("{}")
+    (complete.path / "test_plain.json").write_text("{}")
     result = next(Path(part(1), "allure-results").glob("*-result.json"))
     raw = json.loads(result.read_text())
     raw["attachments"] = [{"name": "x", "source": "../run.json", "type": "text/plain"}]
     result.write_text(json.dumps(raw))
-    before = sorted(os.walk(project.path))
+    before = sorted(os.walk(complete.path))
     out = " ".join(merge(capsys, *PARTS).split())
     assert "the fingerprint of rollout" in out
-    after = sorted(os.walk(project.path))
-    assert [w for w in after if "merged" not in w[0] and w[0] != str(project.path / "reports")] == [
-        w for w in before if w[0] != str(project.path / "reports")
-    ]
+    after = sorted(os.walk(complete.path))
+    assert [
+        w for w in after if "merged" not in w[0] and w[0] != str(complete.path / "reports")
+    ] == [w for w in before if w[0] != str(complete.path / "reports")]

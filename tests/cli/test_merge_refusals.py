@@ -203,8 +203,15 @@ sys.exit(main(sys.argv[4:]))
 """A merge that gets a signal when it is about to copy its n-th file, or to give itself its name."""
 
 
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize("where, times", [("copyfile", 1), ("copyfile", 40), ("rename", 1)])
+@pytest.mark.parametrize(
+    "where, times, signum",
+    [
+        ("copyfile", 1, signal.SIGKILL),
+        ("copyfile", 30, signal.SIGKILL),
+        ("rename", 1, signal.SIGKILL),
+        ("copyfile", 30, signal.SIGINT),
+    ],
+)
 def test_a_merge_that_is_cut_off_leaves_no_run_and_the_next_one_is_whole(
     project: ToyProject, where: str, times: int, signum: signal.Signals, capsys: ERROR
 ) -> None:
