@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pytest_vla_shift import __version__
 from pytest_vla_shift.commands.table import add_commands, run_command
 from pytest_vla_shift.protocol.errors import UsageError
+from pytest_vla_shift.rollouts.storage import StorageError
 
 COMMANDS = {
     "doctor": "what is here, what is missing, and the line that mends it",
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = run_command("commands", given.command, given, sys.stdout)
         sys.stdout.flush()
-    except UsageError as error:
+    except (UsageError, StorageError) as error:
         print(f"vla-shift {given.command}: {error}", file=sys.stderr)
         return USAGE_ERROR
     except KeyboardInterrupt:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vla_shift import devices, outcomes, policy_server, signals
+from pytest_vla_shift.executors import check_executor
 from pytest_vla_shift.options import RunConfig, read_options
 from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.reporting.video import available
@@ -150,6 +151,7 @@ def open_run(config: pytest.Config) -> None:
     if not hooks.list_only and not config.option.collectonly:
         hooks.signals = Signals(config)
         config.pluginmanager.register(hooks.signals, signals.PLUGIN)
+        _guard_allure(config, hooks.signals)
 
 
 def _open_rollouts(config: pytest.Config, run: RunConfig) -> RunHooks:
@@ -169,6 +171,7 @@ def _open_rollouts(config: pytest.Config, run: RunConfig) -> RunHooks:
         set_aside = [str(name) for name in names] if isinstance(names, list) else []
         session = RobustnessSession(config, run, str(workerinput["vla_session"]), set_aside)
         return RunHooks(session, None, list_only=False)
+    check_executor(run, distributed=config.getoption("dist", "no") != "no")
     run = policy_server.prepare(config, run)
     devices.settle(config, run)
     results = RunResults(config, run)
@@ -178,6 +181,17 @@ def _open_rollouts(config: pytest.Config, run: RunConfig) -> RunHooks:
         else RobustnessSession(config, run, results.session_id, results.set_aside)
     )
     return RunHooks(here, results, list_only=False)
+
+
+def _guard_allure(config: pytest.Config, signals: Signals) -> None:
+    folder: str | None = getattr(config.option, "allure_report_dir", None)
+    if folder is None:
+        return  # allure-pytest is switched off, or writes nothing
+    from pytest_vla_shift.reporting.allure_guard import AllureGuard
+
+    guard = AllureGuard(Path(folder), signals.stop)
+    guard.install()
+    config.add_cleanup(guard.remove)
 
 
 def _check_video(run: RunConfig) -> None:

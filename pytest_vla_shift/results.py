@@ -14,8 +14,7 @@ import pytest
 from pytest_vla_shift import __version__
 from pytest_vla_shift.options import RunConfig
 from pytest_vla_shift.outcomes import ReportFacts, facts_of
-from pytest_vla_shift.protocol.errors import PolicyStuck
-from pytest_vla_shift.protocol.errors import UsageError
+from pytest_vla_shift.protocol.errors import PolicyStuck, UsageError
 from pytest_vla_shift.reporting.progress import Progress
 from pytest_vla_shift.rollouts.lock import held
 from pytest_vla_shift.rollouts.manifest import (

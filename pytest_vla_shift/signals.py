@@ -98,7 +98,7 @@ class Signals:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: WorkerController) -> None:
         """Know a worker's process, if it is one of this host."""
-        # xdist does not tell. Where this is elsewhere, execnet ends its processes, but it takes 5 s.
+        # xdist does not tell. Without it execnet ends its processes, which takes 5 s.
         pid = getattr(getattr(getattr(node.gateway, "_io", None), "popen", None), "pid", None)
         if node.gateway.spec.popen and isinstance(pid, int):
             self._workers[node] = pid
@@ -135,6 +135,11 @@ class Signals:
                     red=True,
                 )
             return None
+
+    def stop(self, reason: Exception) -> None:
+        """Let the node under way be the last one."""
+        if self._session is not None:
+            stop(self._session, str(reason))
 
     def tell_controller(self) -> None:
         """From within the hook in which an xdist worker says how it ended: what stopped it."""
