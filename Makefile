@@ -5,6 +5,7 @@ VENV ?= .venv
 JOBS ?= 2
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCH := $(VENV)/bench/.ready
 
 .PHONY: help demo test lint bench expert-table setup doctor clean
 
@@ -32,7 +33,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY)
+bench: $(BENCH)
 	@$(BIN)/python -m benchmarks $(if $(LONG),--long)
 
 expert-table: $(READY)
@@ -47,6 +48,10 @@ doctor: $(READY)
 # Made last by the script, so that a set-up that was cut off begins again.
 $(READY): pyproject.toml scripts/setup.sh
 	@sh scripts/setup.sh $(VENV)
+
+# Apart from the tests' environment, which has no use for it.
+$(BENCH): $(READY) benchmarks/requirements.txt scripts/bench.sh
+	@sh scripts/bench.sh $(VENV)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
