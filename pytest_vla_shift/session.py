@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from pytest_vla_shift import devices, policy_server
-from pytest_vla_shift.contract import (
-    check_contract,
-    lane_options,
-    open_policy,
-    simulator_options,
-    start_simulators,
-)
+from pytest_vla_shift.contract import check_contract, start_simulators
+from pytest_vla_shift.executors import open_executor
 from pytest_vla_shift.options import RunConfig
 from pytest_vla_shift.outcomes import ReportFacts, told_by_transition
 from pytest_vla_shift.pair import Pair, replay_command
@@ -182,23 +177,30 @@ class RobustnessSession:
             self.config.hook.pytest_deselected(items=others)
 
     def _open_engine(self, planned: Sequence[tuple[str, Suite, Cell]]) -> None:
-        policy = open_policy(
-            self.run, [self.config.rootpath], lambda: policy_server.start(self.config)
+        executor = open_executor(
+            self.run,
+            [self.config.rootpath],
+            devices.lanes_of(self.config),
+            lambda: policy_server.start(self.config),
         )
-        # Of all shards: what one of them refuses, all do, and before any has run for hours.
-        check_contract(policy, self._selection.nodes)
-        worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-        environments = devices.lanes_of(self.config)
-        self._engine = Engine(
-            Store(self.run.directory, worker, ignore=self._set_aside),
-            policy,
-            self.run.policy_args,
-            options=simulator_options(self.run, environments[0]),
-            lanes=lane_options(self.run, environments),
-            finished=lambda record: self.config.hook.pytest_vla_rollout_finished(
-                config=self.config, record=record
-            ),
-        )
+        try:
+            # Of all shards: what one of them refuses, all do, and before any has run for hours.
+            check_contract(executor.policy, self._selection.nodes)
+            worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+            self._engine = Engine(
+                Store(self.run.directory, worker, ignore=self._set_aside),
+                executor.policy,
+                self.run.policy_args,
+                options=executor.options,
+                lanes=executor.lanes,
+                runners=executor.runners,
+                finished=lambda record: self.config.hook.pytest_vla_rollout_finished(
+                    config=self.config, record=record
+                ),
+            )
+        except UsageError:
+            executor.policy.close()
+            raise
         self._videos = VideoMaker(self._engine, self.run.directory)
         start_simulators(self._engine, planned)
 

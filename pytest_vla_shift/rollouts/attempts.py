@@ -56,6 +56,7 @@ class Outcome:
         attempts: 1, or 2 when a first worker was lost.
         wall_seconds: all attempts together.
         device: what the simulator really drew with, for people; empty if it does not say.
+        place: what else a runner says of where it ran, by name, for people.
     """
 
     measured: Measured | None
@@ -63,10 +64,19 @@ class Outcome:
     attempts: int
     wall_seconds: float
     device: str = ""
+    place: Mapping[str, str] = field(default_factory=dict)
 
 
 class Runner(Protocol):
     """Runs one rollout at a time, wherever that is."""
+
+    def start(self, suite: Suite) -> None:
+        """Start the simulator of a suite before any rollout, so that what is missing is said.
+
+        Raises:
+            Exception: it cannot start.
+        """
+        ...
 
     def run(self, wanted: RolloutRequest, start: CleanStart | None) -> Outcome:
         """The rollout's outcome; never raises an infrastructure error."""
@@ -139,8 +149,14 @@ class LocalRunner:
         self.simulators = simulators
         self._seat = seat
 
-    def run(self, wanted: RolloutRequest, start: CleanStart | None) -> Outcome:
-        """The rollout's outcome.
+    def start(self, suite: Suite) -> None:
+        """Start the simulator of a suite."""
+        _ = self.simulators.of(suite).info
+
+    def run(
+        self, wanted: RolloutRequest, start: CleanStart | None, attempts: int = ATTEMPTS
+    ) -> Outcome:
+        """The rollout's outcome, after at most ``attempts``.
 
         Raises:
             Abandoned: the run ends.
@@ -150,7 +166,7 @@ class LocalRunner:
         error: InfrastructureError | None = None
         device = ""
         attempt = 0
-        while attempt < ATTEMPTS:
+        while attempt < attempts:
             attempt += 1
             try:
                 simulator = self.simulators.of(wanted.suite)

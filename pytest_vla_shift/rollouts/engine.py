@@ -59,6 +59,8 @@ class Engine:
         options: how simulators are run.
         lanes: how those of each lane are run; empty for rollouts in the calling thread. With lanes,
             the calling thread holds the policy's turn except while it waits here.
+        runners: in place of ``lanes``: runners with a policy of their own, for example on a
+            cluster, a lane each. ``policy`` then speaks for theirs.
         finished: called with every record that this engine wrote, in the thread that asks.
 
     Raises:
@@ -73,6 +75,7 @@ class Engine:
         *,
         options: SimulatorOptions,
         lanes: Sequence[SimulatorOptions] = (),
+        runners: Sequence[Runner] = (),
         finished: Callable[[RolloutRecord], None] = lambda _: None,
     ) -> None:
         check_lanes(policy, len(lanes))
@@ -87,10 +90,15 @@ class Engine:
         self._simulators = Simulators(options)
         self._runner: Runner | None = None
         self._lanes: Lanes | None = None
+        # How the calling thread lets lanes go on: nothing of theirs is in this process, or the
+        # policy is.
+        self._lent: Callable[[], AbstractContextManager[None]] = nullcontext
         if lanes:
             self._desk.turn.take()
+            self._lent = self._desk.lent
             runners = [LocalRunner(Simulators(each), self._desk.seat()) for each in lanes]
-            self._lanes = Lanes(runners, Agenda(store.final), self._execute, self._desk.lent)
+        if runners:
+            self._lanes = Lanes(runners, Agenda(store.final), self._execute, self._lent)
         else:
             self._runner = LocalRunner(self._simulators, self._desk.seat())
 
@@ -161,12 +169,9 @@ class Engine:
         Raises:
             Exception: it cannot start.
         """
-        if self._lanes is None:
-            _ = self.simulator(suite).info
-        else:
-            first = self._lanes.runners[0]
-            if isinstance(first, LocalRunner):
-                _ = first.simulators.of(suite).info
+        runner = self._runner if self._lanes is None else self._lanes.runners[0]
+        assert runner is not None  # there are lanes, or this one
+        runner.start(suite)
 
     def simulator(self, suite: Suite) -> Simulator:
         """The calling thread's open simulator of a suite; started at the first call.
@@ -184,7 +189,7 @@ class Engine:
 
         Not for what draws from the process's global generators.
         """
-        return nullcontext() if self._lanes is None else self._desk.lent()
+        return self._lent()
 
     def close(self) -> None:
         """Close every simulator and the policy. What lanes have under way is given up."""
@@ -304,7 +309,11 @@ def make_record(
         error=None if error is None else (error.kind, str(error)),
         attempts=outcome.attempts,
         timing={"wall": round(outcome.wall_seconds, 3), "policy": round(got.policy_seconds, 3)},
-        where={**where, **({"device": outcome.device} if outcome.device else {})},
+        where={
+            **where,
+            **outcome.place,
+            **({"device": outcome.device} if outcome.device else {}),
+        },
     )
 
 
