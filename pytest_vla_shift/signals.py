@@ -51,6 +51,7 @@ class Signals:
         self._is_worker = hasattr(config, "workerinput")
         self._session: pytest.Session | None = None
         self._ending = False
+        self._told_workers = False
         self._workers: dict[WorkerController, int] = {}
         self._before = self._install()
 
@@ -87,6 +88,7 @@ class Signals:
 
     def end_workers(self) -> None:
         """Tell the xdist workers of this host to end now, whatever they still have to run."""
+        self._told_workers = self._told_workers or bool(self._workers)
         for pid in self._workers.values():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -109,7 +111,8 @@ class Signals:
         self._workers.pop(node, None)
         output = getattr(node, "workeroutput", None) or {}
         number = output.get("vla_signal")
-        if isinstance(number, int) and not self._ending:
+        # A worker whose end was asked for here reports the signal that asked.
+        if isinstance(number, int) and not self._ending and not self._told_workers:
             self.received = number
         if output.get("shouldstop"):
             self.end_workers()

@@ -21,12 +21,17 @@ class Served(Expert):
 
     def __init__(self, url: str | None = None) -> None:
         super().__init__()
+        self._url = url
         self._connection: socket.socket | None = None
         if url is not None:
             parts = urlsplit(url)
             assert parts.hostname is not None
             assert parts.port is not None
             self._connection = socket.create_connection((parts.hostname, parts.port), timeout=20)
+
+    def session(self) -> Served:
+        """For a rollout beside others, at a connection of its own."""
+        return Served(self._url)
 
     def act(self, observation: Observation) -> NDArray[np.floating]:
         if self._connection is None:

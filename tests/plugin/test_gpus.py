@@ -75,6 +75,14 @@ def test_gpus_that_are_asked_for(project: ToyProject) -> None:
     assert set(told(project)) == {("1,0 0", "1,0 0")}
 
 
+def test_a_server_of_the_run_sees_all_of_its_gpus(project: ToyProject) -> None:
+    command = "sh -c 'echo $CUDA_VISIBLE_DEVICES; exit 3 # {port}'"
+    options = ["--vla-policy-url=tcp://127.0.0.1:{port}", f"--vla-policy-command={command}"]
+    policy = "tests.fakes.served_policy:Served"
+    project.run(*ROW, "-n2", "--vla-gpus=1,0", *options, policy=policy, code=4)
+    assert (project.directory("r") / "policy-server.log").read_text() == "1,0\n"
+
+
 @pytest.mark.parametrize(
     "options,message",
     [

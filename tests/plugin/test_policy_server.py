@@ -15,9 +15,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.fakes import served_policy
 from tests.fakes.processes import alive, wait_until_gone
-from tests.plugin.toy_project import ToyProject
+from tests.plugin import inprocess
+from tests.plugin.toy_project import EXPERT, ToyProject
 
+_KEPT = served_policy  # imported once, see inprocess
 SERVED = "tests.fakes.served_policy:Served"
 URL = "--vla-policy-url=tcp://127.0.0.1:{port}"
 ANY = ["--vla-run=r", "--vla-axis=null"]
@@ -76,17 +79,18 @@ def service(tmp_path: Path) -> Iterator[Service]:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("processes", ["-n0", "-n2"])
+@pytest.mark.parametrize("how", ["-n0", "-n2", "--vla-envs=2"])
 def test_one_server_is_started_for_the_run_and_the_rows_are_those_of_the_process_itself(
-    project: ToyProject, service: Service, processes: str
+    project: ToyProject, service: Service, how: str
 ) -> None:
     part = "--vla-axis=null,blur"
     project.run("--vla-run=inside", part, policy=SERVED, code=0)
     command = service.options("--loads-s=0.3")
-    run = project.run("--vla-run=served", part, processes, *command, policy=SERVED, code=0)
+    run = project.run("--vla-run=served", part, how, *command, policy=SERVED, code=0)
     assert project.outcomes("served") == project.outcomes("inside")
     assert len(service.lines("pid")) == 1
-    assert len(service.lines("client")) == (1 if processes == "-n0" else 2)
+    # A policy in each worker, a session in each lane; who is given no rollout asks nothing.
+    assert len(service.lines("client")) in ((1,) if how == "-n0" else (1, 2))
     assert not any(map(alive, service.pids())), "it outlived the run"
     assert "policy server: waiting for tcp://127.0.0.1:" in run.out
     assert "loading the weights" in (project.directory("served") / "policy-server.log").read_text()
@@ -154,11 +158,11 @@ def test_a_command_that_cannot_be_run_is_a_usage_error(
     assert "cannot be run: [Errno 2]" in run.out
 
 
-@pytest.mark.parametrize("processes", ["-n0", "-n2"])
+@pytest.mark.parametrize("how", ["-n0", "-n2", "--vla-envs=2"])
 def test_a_server_that_dies_in_the_middle_stops_the_run_and_counts_no_failure(
-    project: ToyProject, service: Service, processes: str
+    project: ToyProject, service: Service, how: str
 ) -> None:
-    part = ["--vla-axis=null,blur", processes]
+    part = ["--vla-axis=null,blur", how]
     project.run("--vla-run=whole", *part, policy=SERVED, code=0)
     run = project.run(
         "--vla-run=r", *part, *service.options("--die-after=40"), policy=SERVED, code=2
@@ -169,8 +173,9 @@ def test_a_server_that_dies_in_the_middle_stops_the_run_and_counts_no_failure(
     assert "CUDA error: device-side assert triggered" in run.out
     rows = project.rows("r")
     errors = [row for row in rows if row["status"] == "error"]
-    workers = 1 if processes == "-n0" else 2
-    assert 1 <= len(errors) <= workers, "rollouts went on without a server"
+    # Lanes run ahead of the node that tells, and the toy's rollouts take milliseconds.
+    most = {"-n0": 1, "-n2": 2, "--vla-envs=2": 10}[how]
+    assert 1 <= len(errors) <= most, "rollouts went on without a server"
     assert len(rows) < 18
     assert all(row["error"][0] == "policy" for row in errors)  # type: ignore[index]
     project.run("--vla-run=r", *part, *service.options(), policy=SERVED, code=0)
@@ -207,32 +212,42 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_nothing_is_started_while_the_command_line_is_wrong(
-    project: ToyProject, service: Service, case: str
+    pytester: pytest.Pytester, service: Service, case: str
 ) -> None:
+    ToyProject(pytester.path)
     options, message = WRONG[case]
     if not any("policy-url" in option or "command" in option for option in options):
         options = [*service.options(), *options]
-    run = project.run("--vla-run=r", *options, policy=SERVED, code=4)
-    assert message in run.out
+    run = inprocess.run(pytester, *ANY, f"--vla-policy={SERVED}", *options)
+    assert run.ret == pytest.ExitCode.USAGE_ERROR
+    assert message in f"{run.stdout}{run.stderr}"
     assert not service.diary.exists()
 
 
 def test_a_policy_that_takes_no_url_or_needs_one_says_so_before_anything_starts(
-    project: ToyProject, service: Service
+    pytester: pytest.Pytester, service: Service
 ) -> None:
-    run = project.run(*ANY, *service.options(), code=4)
-    assert "takes no url" in run.out
-    run = project.run(*ANY, policy="tests.fakes.served_policy:OnlyServed", code=4)
-    assert "say where with --vla-policy-url" in run.out
+    ToyProject(pytester.path)
+    for policy, options, message in (
+        (EXPERT, service.options(), "takes no url"),
+        ("tests.fakes.served_policy:ready", service.options(), "made already"),
+        ("tests.fakes.served_policy:OnlyServed", [], "say where with --vla-policy-url"),
+        ("tests.fakes.served_policy:function", [], "say where with --vla-policy-url"),
+    ):
+        run = inprocess.run(pytester, *ANY, f"--vla-policy={policy}", *options)
+        assert run.ret == pytest.ExitCode.USAGE_ERROR
+        assert message in f"{run.stdout}{run.stderr}"
     assert not service.diary.exists()
 
 
-@pytest.mark.parametrize("option", ["--vla-list", "--collect-only", "-knothing"])
+@pytest.mark.parametrize("option", ["--vla-list", "--collect-only", "-knothing", None])
 def test_a_run_without_rollouts_starts_no_server(
-    project: ToyProject, service: Service, option: str
+    pytester: pytest.Pytester, service: Service, option: str | None
 ) -> None:
-    project.run(*ANY, *service.options(), option, policy=SERVED)
-    project.run(*ANY, *service.options(), policy=None)
+    ToyProject(pytester.path)
+    asks = [] if option is None else [f"--vla-policy={SERVED}", option]
+    run = inprocess.run(pytester, *ANY, *service.options(), *asks)
+    assert run.ret in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
     assert not service.diary.exists()
 
 
@@ -261,6 +276,18 @@ def test_the_server_and_all_that_it_started_end_with_the_run_however_that_goes(
     assert run.returncode != 0
     assert len(service.pids()) == 3
     # That nothing is left is seen by the fixture.
+
+
+@pytest.mark.parametrize("processes", ["-n0", "-n2"])
+def test_ctrl_c_while_a_server_loads_ends_both(
+    project: ToyProject, service: Service, processes: str
+) -> None:
+    command = service.options("--loads-s=300", "--children")
+    run = project.start(*ANY, processes, *command, policy=SERVED)
+    service.wait_for(lambda: len(service.pids()) == 3, run)
+    run.send_signal(signal.SIGINT)
+    out, _ = run.communicate(timeout=60)
+    assert run.returncode == pytest.ExitCode.INTERRUPTED, out
 
 
 def test_the_server_ends_with_an_internal_error_and_at_x(
