@@ -255,6 +255,15 @@ def test_a_shard_that_never_came_to_its_plan_is_noted(
     assert f"{part(2)}/plan.json is not there" in merge(capsys, *PARTS, code=2)
 
 
+def test_an_empty_shard_is_merged_also_where_its_empty_folders_were_left_behind(
+    project: ToyProject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.run("--vla-run=part", "--vla-shard=7/7", code=0)
+    shutil.rmtree("reports/part-shard7of7/rollouts")
+    merge(capsys, *PARTS, "reports/part-shard7of7")
+    assert project.summary("merged") == project.summary("whole")
+
+
 # Pieces
 
 
