@@ -146,7 +146,10 @@ class PolicyServer:
                 " leave --vla-policy-command out to use it, or give another port"
             )
         began = time.monotonic()
-        self._spawn()
+        try:
+            self._spawn()
+        except OSError as error:
+            raise UsageError(f"the policy's server cannot be started: {error}") from error
         self._say(f"waiting for {self.url}, up to {self._start_s:g} s; its output: {self._log}")
         while not self._accepts():
             if self._ended.is_set():
