@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vla_shift import devices, policy_server
 from pytest_vla_shift.contract import check_contract
 from pytest_vla_shift.protocol.plan import plan
 from pytest_vla_shift.reporting.audit_tables import pairing_table, severity_table
@@ -37,16 +38,16 @@ class Audit:
         suite: the protocol.
         run: the run's options.
         engine: the run's, whose simulator and policy are used; None if it runs no pair.
-        paths: where the policy's module may lie.
+        config: pytest's.
     """
 
     def __init__(
-        self, suite: Suite, run: RunConfig, engine: Engine | None, paths: Sequence[Path]
+        self, suite: Suite, run: RunConfig, engine: Engine | None, config: pytest.Config
     ) -> None:
         self.suite = suite
         self._run = run
         self._engine = engine
-        self._paths = paths
+        self._config = config
         self._simulator: Simulator | None = None
         self._policy: Policy | None = None
 
@@ -123,6 +124,7 @@ class Audit:
                 settings_of(self.suite),
                 envs=self._run.envs,
                 rollout_timeout_s=self._run.rollout_timeout_s,
+                environment=devices.lanes_of(self._config)[0],
             )
         return self._simulator
 
@@ -133,7 +135,13 @@ class Audit:
             from pytest_vla_shift.policies.registry import resolve
 
             assert self._run.policy is not None  # only a listing has none, and it runs nothing
-            self._policy = resolve(self._run.policy, self._run.policy_args, paths=self._paths)
+            self._policy = resolve(
+                self._run.policy,
+                self._run.policy_args,
+                paths=[self._config.rootpath],
+                url=self._run.policy_url,
+                ready=lambda: policy_server.start(self._config),
+            )
         return self._policy
 
     def _write(self, name: str, found: Mapping[str, JSON]) -> None:

@@ -58,6 +58,6 @@ def audit(request: pytest.FixtureRequest) -> Iterator[Audit]:
         suite, _ = session.load_suite(suite_reference(request.node))
     except UsageError as error:
         raise pytest.UsageError(str(error)) from error
-    found = Audit(suite, session.run, session.engine, [request.config.rootpath])
+    found = Audit(suite, session.run, session.engine, request.config)
     yield found
     found.close()

@@ -13,35 +13,34 @@ import json
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import pytest
 
 from pytest_vla_shift.devices import server_environment
 from pytest_vla_shift.options import RunConfig
+from pytest_vla_shift.outcomes import facts_of
 from pytest_vla_shift.policies import supervise
-from pytest_vla_shift.protocol.errors import UsageError
+from pytest_vla_shift.policies.endpoint import PORT, settle
+from pytest_vla_shift.protocol.errors import PolicyError, UsageError
 
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 PLUGIN = "vla-shift-policy-server"
 LOG = "policy-server.log"
-PORT = "{port}"
-
-PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
-"""Of URLs that may leave it out."""
 
 LOOK_S = 0.1
-CONNECT_S = 2.0
+NOTICE_S = 0.5
+"""How long after an error of the policy its server's death may take to show."""
+
 QUOTED_LINES = 10
 TAIL_BYTES = 16_000
 
@@ -61,10 +60,10 @@ class PolicyServer:
         assert run.policy_command is not None
         self._config = config
         self._directory = run.directory
+        self._distributed = config.getoption("dist", "no") != "no"
         self._start_s = run.policy_start_s
-        self._reserved: socket.socket | None = None
-        self.url, self._host, self._port = self._endpoint(run.policy_url, run.policy_command)
-        self._command = _split(run.policy_command.replace(PORT, str(self._port)))
+        self._endpoint, self._command = settle(run.policy_url, run.policy_command)
+        self.url = self._endpoint.url
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
         self._log_start = 0
@@ -74,23 +73,6 @@ class PolicyServer:
         self._how = ""
         self._serving = False
         self._died = False
-
-    def _endpoint(self, url: str | None, command: str) -> tuple[str, str, int]:
-        """The URL, its host and its port; ``{port}`` is one that is free, kept until the start."""
-        if url is None:
-            raise UsageError(
-                "--vla-policy-command needs --vla-policy-url, where the server will listen:"
-                f" tcp://127.0.0.1:{PORT} takes a free port, for the command as well"
-            )
-        if (PORT in url) != (PORT in command):
-            has, lacks = ("url", "command") if PORT in url else ("command", "url")
-            raise UsageError(f"--vla-policy-{has} has {PORT}, but --vla-policy-{lacks} does not")
-        free = 0
-        if PORT in url:
-            host = _host_and_port(url.replace(PORT, "1"))[0]
-            self._reserved, free = _reserve(host)
-        url = url.replace(PORT, str(free))
-        return (url, *_host_and_port(url))
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_xdist_setupnodes(self) -> None:
@@ -109,6 +91,11 @@ class PolicyServer:
         """Tell an xdist worker where the policy listens, and whom to watch."""
         node.workerinput["vla_policy_url"] = self.url
         node.workerinput["vla_policy_pid"] = self._pid
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Let a death be noticed before another node begins, where the policy has just failed."""
+        if self._serving and not self._distributed and _is_policy_error(report):
+            self._ended.wait(NOTICE_S)
 
     def pytest_runtest_logfinish(self) -> None:
         """Stop the run once more: xdist forgets what it was told before its loop began."""
@@ -140,7 +127,7 @@ class PolicyServer:
         """
         if self._supervisor is not None:
             return
-        if self._accepts():
+        if self._endpoint.accepts():
             raise UsageError(
                 f"something listens at {self.url} already, perhaps the server of another run;"
                 " leave --vla-policy-command out to use it, or give another port"
@@ -151,7 +138,7 @@ class PolicyServer:
         except OSError as error:
             raise UsageError(f"the policy's server cannot be started: {error}") from error
         self._say(f"waiting for {self.url}, up to {self._start_s:g} s; its output: {self._log}")
-        while not self._accepts():
+        while not self._endpoint.accepts():
             if self._ended.is_set():
                 raise UsageError(f"{self._death()}\nIt had not listened at {self.url}.")
             if time.monotonic() - began > self._start_s:
@@ -168,8 +155,7 @@ class PolicyServer:
     def stop(self) -> None:
         """End the server with everything that it started. Idempotent."""
         self._serving = False
-        if self._reserved is not None:
-            self._reserved.close()
+        self._endpoint.release()
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
@@ -190,8 +176,7 @@ class PolicyServer:
         try:
             with (self._directory / LOG).open("ab") as log:
                 self._log_start = log.tell()
-                if self._reserved is not None:
-                    self._reserved.close()
+                self._endpoint.release()
                 self._supervisor = subprocess.Popen(
                     [
                         *(sys.executable, "-I", "-S", supervise.__file__),
@@ -248,13 +233,6 @@ class PolicyServer:
             if target is not None:
                 target.shouldstop = message
 
-    def _accepts(self) -> bool:
-        try:
-            socket.create_connection((self._host, self._port), timeout=CONNECT_S).close()
-        except OSError:
-            return False
-        return True
-
     def _death(self) -> str:
         command = shlex.join(self._command)
         return f"the policy's server {self._how}: {command}{self._quoted_log()}"
@@ -289,16 +267,19 @@ class ServerWatch:
         self._config = config
         self._pid = pid
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Connections break a moment before their process is gone."""
+        if _is_policy_error(report):
+            until = time.monotonic() + NOTICE_S
+            while _runs(self._pid) and time.monotonic() < until:
+                time.sleep(NOTICE_S / 50)
+
     def pytest_runtest_logfinish(self) -> None:
         """After every node."""
-        try:
-            os.kill(self._pid, 0)
-        except ProcessLookupError:
+        if not _runs(self._pid):
             session = self._config.pluginmanager.get_plugin("session")
             if session is not None:
                 session.shouldstop = "the policy's server has ended"
-        except PermissionError:
-            pass  # it lives, under another user
 
 
 def prepare(config: pytest.Config, run: RunConfig) -> RunConfig:
@@ -344,46 +325,15 @@ def start(config: pytest.Config) -> None:
         server.start()
 
 
-def _split(command: str) -> list[str]:
+def _is_policy_error(report: pytest.TestReport) -> bool:
+    facts = facts_of(report)
+    return facts is not None and facts["error"] == PolicyError.kind
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process of this host runs; one that has ended and is not reaped yet does not."""
     try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise UsageError(f"--vla-policy-command: {command!r}: {error}") from error
-    if not words:
-        raise UsageError("--vla-policy-command is empty")
-    return words
-
-
-def _host_and_port(url: str) -> tuple[str, int]:
-    wrong = UsageError(
-        f"--vla-policy-url: {url!r} is not like tcp://HOST:PORT, which is waited for"
-    )
-    try:
-        parts = urlsplit(url)
-        port = parts.port or PORTS.get(parts.scheme)
-    except ValueError as error:
-        raise wrong from error
-    if not parts.scheme or not parts.hostname or port is None:
-        raise wrong
-    return parts.hostname, port
-
-
-def _reserve(host: str) -> tuple[socket.socket, int]:
-    """A socket that holds a free port of ``host``, bound and not listening, and the port.
-
-    Raises:
-        UsageError: the host is none of this machine's addresses.
-    """
-    try:
-        family, kind, proto, _, address = socket.getaddrinfo(
-            host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        held = socket.socket(family, kind, proto)
-    except OSError as error:
-        raise UsageError(f"--vla-policy-url: {host!r}: {error}") from error
-    try:
-        held.bind(address)
-    except OSError as error:
-        held.close()
-        raise UsageError(f"--vla-policy-url: no port of {host!r} is free here: {error}") from error
-    return held, int(held.getsockname()[1])
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(b")")[2].split()[0] not in (b"Z", b"X")

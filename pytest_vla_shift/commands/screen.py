@@ -70,6 +70,7 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
         run_screening,
     )
     from pytest_vla_shift.rollouts.store import Store
+    from pytest_vla_shift.simulators.hardware import environment_of_one
 
     suite = arguments.suite_of(given)
     rule = rule_of(suite)
@@ -90,7 +91,9 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
             Store(directory, "screen"),
             policy,
             args,
-            options=SimulatorOptions(given.envs, given.rollout_timeout),
+            options=SimulatorOptions(
+                given.envs, given.rollout_timeout, environment=environment_of_one()
+            ),
         )
         try:
             state = run_screening(engine, suite, lambda r, ran: _progress(out, r, ran))

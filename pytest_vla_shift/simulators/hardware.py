@@ -13,8 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pytest_vla_shift.simulators import egl_devices
-from pytest_vla_shift.simulators.gpus import CUDA, Gpu
-from pytest_vla_shift.simulators.rendering import EGL, EglDevice, Hardware
+from pytest_vla_shift.simulators.gpus import CUDA, Gpu, Place
+from pytest_vla_shift.simulators.rendering import EGL, EglDevice, Hardware, assign
 
 LISTING_S = 60.0
 """A driver that keeps nothing loaded takes seconds for each GPU."""
@@ -92,6 +92,13 @@ def find_hardware(environment: Mapping[str, str], *, asked: bool) -> Hardware:
     draws = (environment.get("MUJOCO_GL") or "egl") == "egl"
     wanted = draws and EGL not in environment and bool(gpus or asked or CUDA in environment)
     return Hardware(gpus, list_egl() if wanted else ())
+
+
+def environment_of_one() -> Mapping[str, str]:
+    """The variables of the only simulator of this process, for a command that has one."""
+    environment = dict(os.environ)
+    hardware = find_hardware(environment, asked=False)
+    return assign(Place(), 1, hardware, environment).lanes[0]
 
 
 def to_json(hardware: Hardware) -> str:

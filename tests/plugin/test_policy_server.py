@@ -251,6 +251,15 @@ def test_a_run_without_rollouts_starts_no_server(
     assert not service.diary.exists()
 
 
+def test_an_audit_alone_asks_the_server_as_well(tmp_path: Path, service: Service) -> None:
+    module = "def test_pairing_audit(audit):\n    audit.assert_pairing()\n"
+    project = ToyProject(tmp_path / "project", module=module)
+    policy = "tests.fakes.served_policy:OnlyServed"
+    run = project.run("--vla-run=r", "--vla-episodes=0", *service.options(), policy=policy, code=0)
+    assert "1 passed" in run.out
+    assert len(service.lines("client")) == 1
+
+
 ENDS = {
     "Ctrl-C": ("-n0", "--children", [signal.SIGINT]),
     "Ctrl-C under xdist": ("-n2", "--children", [signal.SIGINT]),

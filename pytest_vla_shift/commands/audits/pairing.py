@@ -46,6 +46,7 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
     from pytest_vla_shift.rollouts.pairing_audit import audit_pairing
     from pytest_vla_shift.rollouts.request import settings_of
     from pytest_vla_shift.rollouts.severity_audit import EPISODES
+    from pytest_vla_shift.simulators.hardware import environment_of_one
     from pytest_vla_shift.simulators.launch import open_simulator
 
     suite = arguments.suite_of(given)
@@ -56,7 +57,10 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
     arguments.check_fit(policy, suite, plan(suite, cut))
     directory = arguments.out_of(given, suite)
     simulator = open_simulator(
-        settings_of(suite), envs=given.envs, rollout_timeout_s=given.rollout_timeout
+        settings_of(suite),
+        envs=given.envs,
+        rollout_timeout_s=given.rollout_timeout,
+        environment=environment_of_one(),
     )
     try:
         report = audit_pairing(

@@ -38,6 +38,7 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
     from pytest_vla_shift.rollouts.frames import available
     from pytest_vla_shift.rollouts.request import settings_of
     from pytest_vla_shift.rollouts.severity_audit import EPISODES, audit_severity
+    from pytest_vla_shift.simulators.hardware import environment_of_one
     from pytest_vla_shift.simulators.launch import describe, open_simulator
 
     suite = arguments.suite_of(given)
@@ -45,7 +46,10 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
     describe(suite.simulator)
     directory = arguments.out_of(given, suite)
     simulator = open_simulator(
-        settings_of(suite), envs=given.envs, rollout_timeout_s=given.rollout_timeout
+        settings_of(suite),
+        envs=given.envs,
+        rollout_timeout_s=given.rollout_timeout,
+        environment=environment_of_one(),
     )
     try:
         report = audit_severity(
