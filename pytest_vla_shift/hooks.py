@@ -13,6 +13,7 @@ from pytest_vla_shift import devices, outcomes, policy_server, signals
 from pytest_vla_shift.executors import check_executor
 from pytest_vla_shift.options import RunConfig, read_options
 from pytest_vla_shift.protocol.errors import UsageError
+from pytest_vla_shift.reporting.allure_files import write_faster
 from pytest_vla_shift.reporting.video import available
 from pytest_vla_shift.results import RunResults
 from pytest_vla_shift.session import RobustnessSession
@@ -46,6 +47,11 @@ class RunHooks:
             self.session.close()
         if self.results:
             self.results.close()
+
+    def pytest_sessionstart(self) -> None:
+        """allure-pytest is configured by now, in a process that runs nodes."""
+        if self.session:
+            write_faster()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: WorkerController) -> None:

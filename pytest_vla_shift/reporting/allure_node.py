@@ -13,6 +13,10 @@ from pathlib import Path
 
 import allure
 import allure_commons
+from allure_commons.model2 import Label, Parameter, TestResult
+from allure_commons.reporter import AllureReporter
+from allure_commons.types import LabelType
+from allure_commons.utils import represent
 
 _VIDEO = "clean | shifted"
 
@@ -82,16 +86,34 @@ def decorate(story: NodeStory) -> None:
 
 def label_node(story: NodeStory) -> None:
     """Labels and parameters only. These are also right while a fixture is set up."""
-    if not collecting():
+    result = _current()
+    if result is None:
         return
-    dynamic = allure.dynamic
-    dynamic.epic(story.policy)
-    dynamic.feature(story.axis or story.condition)
-    dynamic.story(story.level or story.condition)
-    dynamic.parent_suite(story.suite)
-    dynamic.suite(story.task)
-    dynamic.label("transition", story.transition)
-    # A custom label cannot be filtered by in the report; a tag can.
-    dynamic.tag(story.transition)
-    for name, value in sorted(story.parameters.items()):
-        dynamic.parameter(name, value, excluded=True)
+    labels = (
+        (LabelType.EPIC, story.policy),
+        (LabelType.FEATURE, story.axis or story.condition),
+        (LabelType.STORY, story.level or story.condition),
+        (LabelType.PARENT_SUITE, story.suite),
+        (LabelType.SUITE, story.task),
+        ("transition", story.transition),
+        # A custom label cannot be filtered by in the report; a tag can.
+        (LabelType.TAG, story.transition),
+    )
+    result.labels += [Label(name=name, value=value) for name, value in labels]
+    result.parameters += [
+        Parameter(name=name, value=represent(value), excluded=True)
+        for name, value in sorted(story.parameters.items())
+    ]
+
+
+def _current() -> TestResult | None:
+    """The result of the test that is running, or None if allure-pytest is not collecting.
+
+    ``allure.dynamic`` would look for it again for every label, through a hook.
+    """
+    for plugin in allure_commons.plugin_manager.get_plugins():
+        reporter = getattr(plugin, "allure_logger", None)
+        if isinstance(reporter, AllureReporter):
+            found: TestResult | None = reporter.get_test(None)
+            return found
+    return None

@@ -225,7 +225,6 @@ class Engine:
             return
         with self.store.claim(job.key):
             # Another process may have run it while this one waited for the claim.
-            self.store.refresh()
             if self.store.final(job.key) is None:
                 self._finished(self._run(runner, job, lane=None))
 
@@ -235,7 +234,6 @@ class Engine:
             if not claimed:
                 self.store.refresh()
                 return self.store.final(job.key)
-            self.store.refresh()
             return self.store.final(job.key) or self._run(runner, job, lane=lane)
 
     def _run(self, runner: Runner, job: Job, *, lane: str | None) -> RolloutRecord:

@@ -7,6 +7,7 @@ changes.
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pytest_vla_shift.protocol.observation import Image
 
 QUALITY = 92
+
+Stamp = frozenset[tuple[str, int, int]]
+"""Name, time of the last change in nanoseconds and size of every file of a folder."""
 
 MOST_PIXELS = 2**24
 """A picture that claims to be larger is none of ours, and is not unpacked."""
@@ -46,6 +50,16 @@ def write_frames(directory: Path, frames: Mapping[str, Image]) -> None:
         buffer = io.BytesIO()
         Pillow.fromarray(frame).save(buffer, "JPEG", quality=QUALITY)
         replace_whole(directory / f"{camera}.jpg", buffer.getvalue())
+
+
+def stamp(directory: Path) -> Stamp:
+    """What tells whether the pictures in a folder are still those that were there."""
+    try:
+        with os.scandir(directory) as entries:
+            found = [(entry.name, entry.stat()) for entry in entries if entry.name[0] != "."]
+    except OSError:
+        return frozenset()
+    return frozenset((name, status.st_mtime_ns, status.st_size) for name, status in found)
 
 
 def read_frames(directory: Path) -> dict[str, Image]:

@@ -16,7 +16,7 @@ from pytest_vla_shift.protocol.observation import Episode
 from pytest_vla_shift.protocol.suite import Suite
 from pytest_vla_shift.rollouts import stages
 from pytest_vla_shift.rollouts.record import JSON, SCHEMA
-from pytest_vla_shift.shifts.apply import cached_shift, shift_versions
+from pytest_vla_shift.shifts.apply import cached_shift, language_shift, shift_versions
 from pytest_vla_shift.shifts.protocol import Intervention, LanguageShift
 from pytest_vla_shift.simulators.protocol import SimulatorInfo, SimulatorSettings
 
@@ -169,7 +169,7 @@ def _bind(suite: Suite, episode: Episode, part: Part, policy: PolicySpec) -> Int
     """The intervention of one axis, or why it would change nothing."""
     axis, level = part.axis, part.level
     shift = cached_shift(axis.shift)
-    if isinstance(shift, LanguageShift) and not policy.language:
+    if not policy.language and language_shift(axis.shift) is not None:
         return "identity: the policy is given no instruction"
     drawn = _drawn(axis, suite, episode)
     if shift.is_identity(level.parameters, drawn):

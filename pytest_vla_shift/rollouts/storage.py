@@ -112,5 +112,6 @@ def replace_whole(path: Path, data: bytes) -> None:
         try:
             part.write_bytes(data)
             part.replace(path)
-        finally:
+        except BaseException:
             part.unlink(missing_ok=True)
+            raise

@@ -7,7 +7,7 @@ Layout of a run's directory::
     rollouts/actions/<key>.npz        executed actions, (steps, D) float64
     rollouts/frames/<key>/<camera>.jpg     first frame after settling
     rollouts/fingerprints/<digest>.json    the fields of a pre-shift state, once for each state
-    rollouts/claims/<key>             lock files, empty
+    rollouts/claims/<key>             lock files; those that were held once are not empty
     rollouts/archive/<n>/             what --vla-fresh set aside, videos as well; never deleted
 
 A line is written by one ``write`` call after everything that it refers to is on disk. Each process
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.protocol.identity import digest as digest_of
 from pytest_vla_shift.rollouts.action_file import actions_bytes, read_actions
+from pytest_vla_shift.rollouts.recent import Recent
 from pytest_vla_shift.rollouts.record import JSON, SCHEMA, RolloutRecord
 from pytest_vla_shift.rollouts.rows import BadRow, OtherSchema, read_row
 from pytest_vla_shift.rollouts.storage import refused, replace_whole, whole, writing
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_vla_shift.protocol.observation import Image
+    from pytest_vla_shift.rollouts.frames import Stamp
 
 
 class Store:
@@ -69,6 +71,9 @@ class Store:
         # Of each file: bytes and lines read, and its size at that time.
         self._read: dict[Path, tuple[int, int, int]] = {}
         self._unreadable: set[Path] = set()
+        # An episode's rollouts follow each other: the same state and the same clean arm.
+        self._fingerprints: Recent[dict[str, str]] = Recent()
+        self._frames: Recent[tuple[Stamp, dict[str, Image]]] = Recent()
         self._file: int | None = None
         self._path = self.root
         # Lanes read and write from threads of their own.
@@ -136,8 +141,10 @@ class Store:
         except ValueError as error:
             self.bad_rows.append(BadRow(file, number, str(error)[:MOST_REASON]))
             return
-        if record is None:
-            return
+        if record is not None:
+            self._keep(file, number, record)
+
+    def _keep(self, file: str, number: int, record: RolloutRecord) -> None:
         known = self._records.get(record.key)
         if known is not None and known.status == "done":
             if record.status == "done" and known.outcome() != record.outcome():
@@ -170,7 +177,10 @@ class Store:
 
     @contextmanager
     def claim(self, key: str) -> Iterator[None]:
-        """Hold ``key`` alone among all processes of this host; freed by the kernel on death."""
+        """Hold ``key`` alone among all processes of this host; freed by the kernel on death.
+
+        What others have recorded of it by then has been read.
+        """
         with self._claimed(key, fcntl.LOCK_EX):
             yield
 
@@ -198,6 +208,12 @@ class Store:
                 raise
             except OSError as error:
                 raise refused(path, error) from error
+            if os.fstat(handle).st_size:
+                self.refresh()
+            else:
+                # Nobody has held it, so nobody has recorded it since this store was opened.
+                with writing(path):
+                    os.write(handle, b"held\n")
             yield
         finally:
             os.close(handle)
@@ -232,26 +248,35 @@ class Store:
             if actions is not None:
                 replace_whole(self._actions_path(record.key), actions_bytes(actions))
             if first_frames:
-                from pytest_vla_shift.rollouts.frames import write_frames
+                from pytest_vla_shift.rollouts.frames import stamp, write_frames
 
                 folder = self.root / "frames" / record.key
                 with writing(folder):
                     write_frames(folder, first_frames)
+                written = stamp(folder)
+                if len(written) == len(first_frames):
+                    self._frames.put(record.key, (written, dict(first_frames)))
             with self._mutex:
                 self._append(record.to_json())
-                self._refresh()
+                self._keep(self._path.name, self._read[self._path][1], record)
 
     def fingerprint(self, digest: str) -> dict[str, str] | None:
         """Field -> digest of a pre-shift state, or None if its file is gone or damaged."""
         if not re.fullmatch(r"[0-9a-f]+", digest):
             return None  # a damaged row: it names no file of ours
+        recent = self._fingerprints.get(digest)
+        if recent is not None:
+            return recent
         try:
             found = json.loads((self.root / "fingerprints" / f"{digest}.json").read_bytes())
         except (OSError, ValueError, RecursionError):
             return None
         if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
             return None
-        return found if digest_of(found) == digest else None
+        if digest_of(found) != digest:
+            return None
+        self._fingerprints.put(digest, found)
+        return found
 
     def actions(self, key: str) -> NDArray[np.float64] | None:
         """The executed actions of ``key``, (steps, D), or None if the file is gone.
@@ -265,10 +290,19 @@ class Store:
         return self.root / "actions" / f"{key}.npz"
 
     def frames(self, key: str) -> dict[str, Image]:
-        """Camera -> first frame of ``key``; empty if there is none."""
-        from pytest_vla_shift.rollouts.frames import read_frames
+        """Camera -> first frame of ``key``; empty if there is none.
 
-        return read_frames(self.root / "frames" / key)
+        As it was written, or, while its files are those that this process wrote, as it was drawn.
+        """
+        from pytest_vla_shift.rollouts.frames import read_frames, stamp
+
+        folder = self.root / "frames" / key
+        recent = self._frames.get(key)
+        if recent is not None and recent[0] == stamp(folder):
+            return recent[1]
+        before, found = stamp(folder), read_frames(folder)
+        self._frames.put(key, (before, found))
+        return found
 
     def close(self) -> None:
         """Close this process's file."""
@@ -295,6 +329,10 @@ class Store:
         with writing(self._path):
             written = os.write(self._file, line)
             if written == len(line):
+                # Read by having been written: this file is nobody else's.
+                offset, lines, _ = self._read.get(self._path, (0, 0, 0))
+                size = offset + len(line)
+                self._read[self._path] = (size, lines + 1, size)
                 return
             # Whatever cut it short says so when the rest is tried. Then the file is closed, so that
             # its broken last line stays the last; a rest that fits now only lengthens it.

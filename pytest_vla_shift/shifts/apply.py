@@ -117,8 +117,8 @@ class ActionPipeline:
     ) -> None:
         self._stages: list[tuple[ActionShift, Intervention]] = []
         for item in interventions:
-            shift = cached_shift(item.shift)
-            if isinstance(shift, ActionShift):
+            shift = action_shift(item.shift)
+            if shift is not None:
                 self._stages.append((shift, item))
         self._layout = layout
         self._rest = rest
@@ -165,10 +165,27 @@ def shifted_instruction(
 ) -> str:
     """The sentence that the policy is given: the task's own, through every language shift."""
     for item in interventions:
-        shift = cached_shift(item.shift)
-        if isinstance(shift, LanguageShift):
+        shift = language_shift(item.shift)
+        if shift is not None:
             instruction = shift.instruction(instruction, item.parameters, item.draw, episode)
     return instruction
+
+
+# Python 3.11 takes half a millisecond to say whether an object follows a protocol.
+
+
+@cache
+def language_shift(name: str) -> LanguageShift | None:
+    """The shift of that name, if it is one of the instruction."""
+    shift = cached_shift(name)
+    return shift if isinstance(shift, LanguageShift) else None
+
+
+@cache
+def action_shift(name: str) -> ActionShift | None:
+    """The shift of that name, if it is one of the actions."""
+    shift = cached_shift(name)
+    return shift if isinstance(shift, ActionShift) else None
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from pytest_vla_shift.protocol.identity import digest
-from pytest_vla_shift.rollouts.record import JSON, RolloutRecord, StageResult
+from pytest_vla_shift.rollouts.record import JSON, SCHEMA, RolloutRecord, StageResult
 from tests.rollouts.toy import ToyEngine, cell_of, toy_suite
 
 
@@ -38,6 +38,19 @@ def test_records_survive_their_own_json(records: tuple[RolloutRecord, RolloutRec
             if record.stages is not None:
                 assert type(getattr(again.stages, name)) is type(getattr(record.stages, name))
         assert again.key == digest(again.identity)
+
+
+def test_a_row_has_what_the_record_has_in_its_order(
+    records: tuple[RolloutRecord, RolloutRecord],
+) -> None:
+    for record in records:
+        row = record.to_json()
+        assert row == {"kind": "rollout", "schema": SCHEMA, **dataclasses.asdict(record)}
+        assert list(row) == [
+            "kind",
+            "schema",
+            *(field.name for field in dataclasses.fields(record)),
+        ]
 
 
 def test_the_example_has_something_in_every_field(

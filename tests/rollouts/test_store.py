@@ -196,6 +196,36 @@ def test_a_claim_excludes_other_processes_and_no_other_key(tmp_path: Path) -> No
         waiting.join()
 
 
+def test_whoever_holds_a_claim_knows_what_others_recorded_of_it(tmp_path: Path) -> None:
+    one, other = Store(tmp_path, "gw0"), Store(tmp_path, "gw1")
+    with one.claim(record(0).key):
+        one.write(record(0))
+    with other.claim(record(1).key):
+        assert other.final(record(1).key) is None
+    with other.claim(record(0).key):
+        assert other.final(record(0).key) == record(0)
+    with one.claim_if_free(record(2).key) as claimed:
+        assert claimed
+        one.write(record(2))
+    with other.claim_if_free(record(2).key) as claimed:
+        assert claimed
+        assert other.final(record(2).key) == record(2)
+
+
+def test_a_store_does_not_read_its_own_lines_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path, "gw0")
+    monkeypatch.setattr("pytest_vla_shift.rollouts.store.read_row", lambda line: 1 / 0)
+    for episode in range(3):
+        with store.claim(record(episode).key):
+            store.started(record(episode).key, "cell")
+            store.write(record(episode))
+    store.refresh()
+    assert len(store.records()) == 3
+    assert store.unfinished_lines() == store.bad_rows == []
+
+
 def test_a_claim_is_free_when_its_holder_is_killed(tmp_path: Path) -> None:
     store = Store(tmp_path, "main")
     with child("hold", str(tmp_path), "k1") as holder:

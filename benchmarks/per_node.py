@@ -1,0 +1,118 @@
+"""What a node costs beside its rollouts: milliseconds of CPU, of all processes together.
+
+    python -m benchmarks.per_node [--nodes 10000] [--size 256] [--profile]
+
+A whole run: pytest, xdist with two workers, the plan, records, actions, first frames, fingerprints,
+Allure results, the report at the end. The simulator and the policy do nothing
+(``benchmarks/instant.py``). The floor is the same number of tests with one string parameter that
+do nothing, with xdist and no other plugin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.collection import folder_of, suite_of
+from benchmarks.instant import FACTORY, POLICY
+
+ROOT = Path(__file__).parents[1]
+EMPTY = (
+    "import pytest\n"
+    "@pytest.mark.parametrize('cell', [f'task-e{n:05d}-camera-L1' for n in range(%d)])\n"
+    "def test_it(cell): pass\n"
+)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One run: CPU and wall seconds, nodes, and the largest process in MB."""
+
+    cpu: float
+    wall: float
+    nodes: int
+    megabytes: float
+
+    @property
+    def per_node(self) -> float:
+        """Milliseconds of CPU."""
+        return 1000 * self.cpu / self.nodes
+
+
+def instant_suite(cells: int, size: int) -> str:
+    """The quickstart's conditions on the instant simulator, with pictures of ``size`` pixels."""
+    text = suite_of(cells).replace('simulator = "libero"', f'simulator = "{FACTORY}"')
+    return text.replace("height = 256", f"height = {size}").replace(
+        "width = 256", f"width = {size}"
+    )
+
+
+def run(folder: Path, nodes: int, *options: str) -> Cost:
+    """Run pytest in ``folder``.
+
+    Raises:
+        CalledProcessError: a node failed, or the run was not whole.
+    """
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    wall = time.perf_counter() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(cpu, wall, nodes, after.ru_maxrss / 1024)
+
+
+def empty(root: Path, nodes: int) -> Cost:
+    """The floor: xdist, and nothing to do."""
+    folder = folder_of(root, "empty", None)
+    (folder / "test_it.py").write_text(EMPTY % nodes)
+    plugins = [
+        f"no:{name}" for name in ("vla-shift", "allure_pytest", "hypothesispytest", "timeout")
+    ]
+    return run(folder, nodes, "-n2", *(word for name in plugins for word in ("-p", name)))
+
+
+def whole(root: Path, nodes: int, size: int, *options: str) -> Cost:
+    """The plugin with all that it writes."""
+    text = instant_suite(nodes, size)
+    folder = folder_of(root, "whole", text)
+    found = run(folder, nodes, "-n2", f"--vla-policy={POLICY}", "--vla-envs=0", *options)
+    allure = folder / "reports" / f"{POLICY.replace(':', '-')}-whole" / "allure-results"
+    results = sum(1 for _ in allure.glob("*-result.json"))
+    assert results >= nodes, f"{results} Allure results of {nodes} nodes"
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=10_000)
+    parser.add_argument("--size", type=int, default=256)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        _tell("pytest and xdist, empty tests", empty(Path(folder), given.nodes))
+        _tell("the plugin", whole(Path(folder), given.nodes, given.size))
+
+
+def _tell(name: str, cost: Cost) -> None:
+    print(
+        f"{name:<32}{cost.per_node:8.2f} ms a node, {cost.cpu:7.1f} s CPU, {cost.wall:7.1f} s"
+        f" wall, {cost.megabytes:6.0f} MB",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
