@@ -133,8 +133,8 @@ def _difference(first: RunSource, other: RunSource) -> str | None:
             more = f" and {len(alone) - 1} more" if len(alone) > 1 else ""
             return f"{alone[0]}{more} was selected in the {where} alone"
     for node, planned in mine.items():
-        names = differing_fields(asdict(planned), asdict(theirs[node]))
-        if names:
+        if planned != theirs[node]:
+            names = differing_fields(asdict(planned), asdict(theirs[node]))
             return f"{node} has another {names[0]} in each"
     return None
 
