@@ -5,6 +5,7 @@ fault ``segv``) or for single episodes by the environment variable ``TOY_FAULTS`
 (``reach_left/1=segv,reach_right/0=hang``). With ``TOY_FAULTS_ONCE`` naming a folder every fault
 strikes once for each episode, across processes: the second worker is spared.
 ``TOY_STEP_SECONDS`` makes every control step sleep, ``TOY_PREPARE_SECONDS`` every ``prepare``.
+``TOY_PIDS`` names a file to which every ``prepare`` adds its process's number.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import NoReturn
 from pytest_vla_shift.protocol.errors import MissingAsset, SimulatorError
 from pytest_vla_shift.protocol.observation import Episode
 
-IN_STEP = ("segv", "kill", "exit", "hang", "raise", "simerror")
+IN_STEP = ("segv", "kill", "exit", "hang", "stop", "spin", "raise", "simerror")
 """Strike at control step :data:`STRIKES_AT` after the settling began."""
 
 IN_PREPARE = ("missing", "badprepare", "hangprepare", "leak", "noise")
@@ -67,6 +68,9 @@ def fault_of(episode: Episode, by_name: str | None) -> str | None:
 
 def in_prepare(fault: str | None) -> None:
     time.sleep(float(os.environ.get("TOY_PREPARE_SECONDS", "0")))
+    if "TOY_PIDS" in os.environ:
+        with Path(os.environ["TOY_PIDS"]).open("a") as stream:
+            stream.write(f"{os.getpid()}\n")
     if fault == "missing":
         raise MissingAsset("meshes/target_1.obj is not there")
     if fault == "badprepare":
@@ -97,6 +101,10 @@ def _strike(fault: str) -> NoReturn:
         os.kill(os.getpid(), signal.SIGKILL)
     if fault == "exit":
         os._exit(3)
+    if fault == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    while fault == "spin":
+        pass
     if fault == "raise":
         raise ZeroDivisionError("the toy's step failed on request")
     if fault == "simerror":

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from pytest_vla_shift.rollouts.record import JSON
 from pytest_vla_shift.rollouts.store import Store
 from tests.plugin.toy_project import ToyProject
 
@@ -83,6 +84,12 @@ def wait_for(
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until
         time.sleep(0.005)
+
+
+def recorded(project: ToyProject, run: str) -> dict[str, dict[str, JSON]]:
+    """Key -> what a run has recorded of a rollout; a last line that was cut off is none."""
+    records = Store(project.directory(run), "reader").records()
+    return {key: record.outcome() for key, record in records.items()}
 
 
 def check_whole(project: ToyProject, run: str) -> int:
