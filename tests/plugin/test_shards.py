@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_vla_shift.protocol.plan import Cut, Extras, plan
@@ -34,6 +34,7 @@ GROUPS = st.dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(GROUPS, st.integers(1, 9), st.randoms(use_true_random=False))
 def test_every_group_is_in_one_shard_and_none_is_much_heavier(weights, shards, random) -> None:  # type: ignore[no-untyped-def]
     found = divide(weights, shards)
