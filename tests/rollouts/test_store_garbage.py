@@ -301,9 +301,11 @@ def test_a_damaged_fingerprint_is_none_and_is_made_again(tmp_path: Path, content
     store.write(replace(ROWS[0], fingerprint=name), None, None, FIELDS)
     assert store.fingerprint(name) == FIELDS
     (store.root / "fingerprints" / f"{name}.json").write_bytes(content)
-    assert store.fingerprint(name) is None
-    store.write(replace(ROWS[1], fingerprint=name), None, None, FIELDS)
-    assert store.fingerprint(name) == FIELDS
+    later = Store(tmp_path, "later")
+    assert later.fingerprint(name) is None
+    later.write(replace(ROWS[1], fingerprint=name), None, None, FIELDS)
+    assert later.fingerprint(name) == FIELDS
+    assert Store(tmp_path, "reader").fingerprint(name) == FIELDS
 
 
 def test_a_fingerprints_name_leads_nowhere_else(tmp_path: Path) -> None:
