@@ -24,6 +24,7 @@ _KEPT = served_policy  # imported once, see inprocess
 SERVED = "tests.fakes.served_policy:Served"
 URL = "--vla-policy-url=tcp://127.0.0.1:{port}"
 ANY = ["--vla-run=r", "--vla-axis=null"]
+PART = "--vla-axis=null,blur"
 
 
 class Service:
@@ -79,24 +80,31 @@ def service(tmp_path: Path) -> Iterator[Service]:
         time.sleep(0.05)
 
 
+@pytest.fixture(scope="module")
+def inside(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
+    """The rows of :data:`PART` by a policy that asks no server."""
+    project = ToyProject(tmp_path_factory.mktemp("inside"))
+    project.run("--vla-run=inside", PART, policy=SERVED, code=0)
+    return project.outcomes("inside")
+
+
 @pytest.mark.parametrize("how", ["-n0", "-n2", "--vla-envs=2"])
 def test_one_server_is_started_for_the_run_and_the_rows_are_those_of_the_process_itself(
-    project: ToyProject, service: Service, how: str
+    project: ToyProject, service: Service, inside: list[dict[str, object]], how: str
 ) -> None:
-    part = "--vla-axis=null,blur"
-    project.run("--vla-run=inside", part, policy=SERVED, code=0)
     command = service.options("--loads-s=0.3")
-    run = project.run("--vla-run=served", part, how, *command, policy=SERVED, code=0)
-    assert project.outcomes("served") == project.outcomes("inside")
+    run = project.run("--vla-run=r", PART, how, *command, policy=SERVED, code=0)
+    assert project.outcomes("r") == inside
     assert len(service.lines("pid")) == 1
     # A policy in each worker, a session in each lane; who is given no rollout asks nothing.
     assert len(service.lines("client")) in ((1,) if how == "-n0" else (1, 2))
     assert not any(map(alive, service.pids())), "it outlived the run"
     assert "policy server: waiting for tcp://127.0.0.1:" in run.out
-    assert "loading the weights" in (project.directory("served") / "policy-server.log").read_text()
-    # The URL is no part of a key: the same command finds every rollout, and starts a server again.
-    again = project.run("--vla-run=inside", part, *command, policy=SERVED, code=0)
-    assert "rollouts 18 of 18 (18 found)" in again.out
+    assert "loading the weights" in (project.directory("r") / "policy-server.log").read_text()
+    if how == "-n0":
+        # The URL is no part of a key.
+        again = project.run("--vla-run=r", PART, policy=SERVED, code=0)
+        assert "rollouts 18 of 18 (18 found)" in again.out
 
 
 def test_a_server_of_somebody_else_is_used_and_left_alone(
@@ -160,10 +168,9 @@ def test_a_command_that_cannot_be_run_is_a_usage_error(
 
 @pytest.mark.parametrize("how", ["-n0", "-n2", "--vla-envs=2"])
 def test_a_server_that_dies_in_the_middle_stops_the_run_and_counts_no_failure(
-    project: ToyProject, service: Service, how: str
+    project: ToyProject, service: Service, inside: list[dict[str, object]], how: str
 ) -> None:
-    part = ["--vla-axis=null,blur", how]
-    project.run("--vla-run=whole", *part, policy=SERVED, code=0)
+    part = [PART, how]
     run = project.run(
         "--vla-run=r", *part, *service.options("--die-after=40"), policy=SERVED, code=2
     )
@@ -180,7 +187,7 @@ def test_a_server_that_dies_in_the_middle_stops_the_run_and_counts_no_failure(
     assert all(row["error"][0] == "policy" for row in errors)  # type: ignore[index]
     project.run("--vla-run=r", *part, *service.options(), policy=SERVED, code=0)
     done = [row for row in project.outcomes("r") if row["status"] == "done"]
-    assert done == project.outcomes("whole")
+    assert done == inside
 
 
 WRONG = {
