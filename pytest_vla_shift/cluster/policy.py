@@ -77,8 +77,10 @@ class ClusterPolicy:
         self._seat: RemoteSeat | None = None
         try:
             count = self._fitting()
-            shares = [len(range(place, run.envs, count)) for place in range(count)]
-            self._policies = [self._policy_actor(place, n) for place, n in enumerate(shares)]
+            self._policies = [
+                self._policy_actor(place, tuple(range(place, run.envs, count)))
+                for place in range(count)
+            ]
             self._spec = self._open()
             self._rollouts = RolloutActors(self._rollout_actor, run.envs, run.start_s)
             self._rollouts.open()
@@ -104,7 +106,9 @@ class ClusterPolicy:
     def reset(self, episode: EpisodeInfo, seed: int) -> None:
         """At a seat of its own, beside those of the rollouts: for audits of this process."""
         if self._seat is None:
-            self._seat = self._seat_at(self._policies[0], self._run.envs)
+            self._seat = RemoteSeat(
+                self._policies_for(0), self._run.envs, self._spec, self._run.start_s
+            )
         self._seat.begin(episode, seed)
 
     def act(self, observation: Observation) -> NDArray[np.float64]:
@@ -135,7 +139,7 @@ class ClusterPolicy:
             )
         return policies
 
-    def _policy_actor(self, place: int, seats: int) -> RemoteActor:
+    def _policy_actor(self, place: int, seats: tuple[int, ...]) -> RemoteActor:
         import ray
 
         run = self._run
@@ -153,8 +157,9 @@ class ClusterPolicy:
             .options(
                 num_cpus=1,
                 num_gpus=gpus,
-                # A call a seat, another of a rollout that died at it, and signs of life.
-                max_concurrency=2 * seats + 4,
+                # A call a rollout, also of those whose own policy is gone; another of one that
+                # died meanwhile; and signs of life.
+                max_concurrency=2 * run.envs + 4,
                 max_restarts=RESTARTS,
             )
             .remote(recipe)
@@ -194,8 +199,8 @@ class ClusterPolicy:
         run = self._run
         recipe = RolloutRecipe(
             run.options,
-            self._policies[place % len(self._policies)],
-            place // len(self._policies),
+            self._policies_for(place),
+            place,
             self._spec,
             run.policy_args,
             run.start_s,
@@ -209,8 +214,10 @@ class ClusterPolicy:
         )
         return RemoteActor(handle, f"rollout actor {place}", SILENCE_S)
 
-    def _seat_at(self, policy: RemoteActor, number: int) -> RemoteSeat:
-        return RemoteSeat(policy, number, self._spec, self._run.start_s)
+    def _policies_for(self, place: int) -> tuple[RemoteActor, ...]:
+        """All of them, a rollout's own one first."""
+        own = place % len(self._policies)
+        return (*self._policies[own:], *self._policies[:own])
 
     def _end(self) -> None:
         if self._rollouts is not None:

@@ -36,7 +36,7 @@ class PolicyRecipe:
     Attributes:
         name, args, url: as ``--vla-policy``, ``--vla-policy-arg`` and ``--vla-policy-url`` say.
         timeout_s: ``--vla-policy-timeout``.
-        seats: how many rollouts it serves at once.
+        seats: numbers of the seats that are kept for its own rollouts.
         surroundings: of the process that runs pytest.
     """
 
@@ -44,7 +44,7 @@ class PolicyRecipe:
     args: Mapping[str, str]
     url: str | None
     timeout_s: float
-    seats: int
+    seats: tuple[int, ...]
     surroundings: Surroundings
 
 
@@ -163,10 +163,9 @@ class PolicyHost:
 
         try:
             self._policy = in_thread(make, recipe.timeout_s)  # type: ignore[arg-type]
-            check_lanes(self._policy, recipe.seats)
+            check_lanes(self._policy, len(recipe.seats))
             self._desk = Desk(self._policy)
-            for number in range(recipe.seats):
-                self._seats[number] = self._desk.seat()
+            self._seats = {number: self._desk.seat() for number in recipe.seats}
         except (UsageError, InfrastructureError) as error:
             return Opened(place=place, fault=plain(error))
         return Opened(self._policy.spec, place)

@@ -34,7 +34,7 @@ class RolloutRecipe:
 
     Attributes:
         options: how its simulators are run.
-        policy: the policy's actor.
+        policies: the policy's actors, its own one first.
         seat: the number of its seat there.
         spec: of the policy.
         policy_args: its arguments, for the key.
@@ -44,7 +44,7 @@ class RolloutRecipe:
     """
 
     options: SimulatorOptions
-    policy: RemoteActor
+    policies: tuple[RemoteActor, ...]
     seat: int
     spec: PolicySpec
     policy_args: Mapping[str, str]
@@ -62,7 +62,7 @@ class RolloutHost:
     def __init__(self, recipe: RolloutRecipe) -> None:
         recipe.surroundings.enter()
         self._recipe = recipe
-        self._seat = RemoteSeat(recipe.policy, recipe.seat, recipe.spec, recipe.policy_start_s)
+        self._seat = RemoteSeat(recipe.policies, recipe.seat, recipe.spec, recipe.policy_start_s)
         self._runner = LocalRunner(Simulators(recipe.options), self._seat)
         self._infos: dict[str, SimulatorInfo] = {}
 

@@ -1,0 +1,55 @@
+"""Toy policies for a cluster: one that is slow enough for rollouts to meet at it, one that dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
+from tests.fakes.lane_policies import Batcher, Sessions
+
+if TYPE_CHECKING:
+    from tests.fakes.toy_policies import Actions
+
+
+class SlowBatcher(Batcher):
+    """Takes as long for a batch as the toy for a few steps."""
+
+    def act_batch(self, observations: Sequence[Observation], seeds: Sequence[int]) -> list[Actions]:
+        time.sleep(0.01)
+        return super().act_batch(observations, seeds)
+
+
+class Dies(Sessions):
+    """Takes its process with it at the third decision in episodes of number 1.
+
+    Args:
+        log: a file that gets a letter at every death.
+        times: how often it does so.
+    """
+
+    def __init__(self, log: str, times: str = "1") -> None:
+        super().__init__()
+        self._log = Path(log)
+        self._times = int(times)
+        self._decisions = 0
+        self._here = False
+
+    def session(self) -> Dies:
+        return Dies(str(self._log), str(self._times))
+
+    def reset(self, episode: EpisodeInfo, seed: int) -> None:
+        super().reset(episode, seed)
+        self._here, self._decisions = episode.episode.index == 1, 0
+
+    def act(self, observation: Observation) -> Actions:
+        self._decisions += 1
+        deaths = self._log.read_text() if self._log.exists() else ""
+        if self._here and self._decisions == 3 and len(deaths) < self._times:
+            self._log.write_text(deaths + "x")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().act(observation)
