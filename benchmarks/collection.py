@@ -12,15 +12,15 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from benchmarks.rows import Row
 from pytest_vla_shift.policies.registry import resolve
 from pytest_vla_shift.protocol.conditions import CLEAN
 from pytest_vla_shift.protocol.plan import cost, plan
@@ -63,19 +63,34 @@ def keys(suite: Suite) -> None:
         request(suite, cell.episode, cell.condition, INFO, spec, {})
 
 
-def collect(folder: Path) -> float:
-    """CPU seconds of one pytest process that collects ``folder`` and runs nothing."""
+def collect(folder: Path) -> tuple[float, float]:
+    """CPU seconds and peak MB of one pytest process that collects ``folder`` and runs nothing."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider"]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(
+    process = subprocess.Popen(
         [*command, "--vla-policy=zero", str(folder)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
         stdout=subprocess.DEVNULL,
-        check=True,
     )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def rows() -> Iterator[Row]:
+    """Collection of 10,000 cells: pytest's own start is not the cells', its memory is."""
+    with tempfile.TemporaryDirectory() as name:
+        small = folder_of(Path(name), "small", suite_of(1))
+        large = folder_of(Path(name), "large", suite_of(10_000))
+        collect(small)  # compiles what is not compiled yet
+        start = min(collect(small)[0] for _ in range(3))
+        found = [collect(large) for _ in range(3)]
+    cells = cost(plan(parse_suite(suite_of(10_000), "benchmark"))).nodes
+    seconds, megabytes = min(cpu for cpu, _ in found) - start, max(peak for _, peak in found)
+    yield Row(f"collecting {cells} cells, beyond what 13 cost", seconds, "s CPU", 1.5)
+    yield Row(f"collecting {cells} cells, peak of the whole process", megabytes, "MB", 120)
 
 
 def folder_of(root: Path, name: str, suite: str | None) -> Path:
@@ -110,7 +125,7 @@ def main() -> None:
         for folder in folders.values():
             collect(folder)  # compiles what is not compiled yet
         found = {
-            label: statistics.median(collect(folder) for _ in range(given.rounds))
+            label: statistics.median(collect(folder)[0] for _ in range(given.rounds))
             for label, folder in folders.items()
         }
     for label, seconds in found.items():

@@ -1,6 +1,6 @@
 """What a node costs beside its rollouts: milliseconds of CPU, of all processes together.
 
-    python -m benchmarks.per_node [--nodes 10000] [--size 256] [--profile]
+    python -m benchmarks.per_node [--nodes 10000] [--size 256]
 
 A whole run: pytest, xdist with two workers, the plan, records, actions, first frames, fingerprints,
 Allure results, the report at the end. The simulator and the policy do nothing
@@ -17,11 +17,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.collection import folder_of, suite_of
 from benchmarks.instant import FACTORY, POLICY
+from benchmarks.rows import Row
 
 ROOT = Path(__file__).parents[1]
 EMPTY = (
@@ -94,6 +96,14 @@ def whole(root: Path, nodes: int, size: int, *options: str) -> Cost:
     results = sum(1 for _ in allure.glob("*-result.json"))
     assert results >= nodes, f"{results} Allure results of {nodes} nodes"
     return found
+
+
+def rows() -> Iterator[Row]:
+    """10,000 nodes with the smallest pictures: what pictures cost grows with their pixels."""
+    with tempfile.TemporaryDirectory() as folder:
+        cost = whole(Path(folder), 10_000, 16)
+    name = "pytest, xdist, records and Allure a node, 10,000 nodes, -n2, pictures of 16 px"
+    yield Row(name, cost.per_node, "ms CPU", 4.0)
 
 
 def main() -> None:
