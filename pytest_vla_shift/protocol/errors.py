@@ -72,6 +72,6 @@ class PolicyTimeout(PolicyError):
 
 
 class PolicyStuck(PolicyTimeout):
-    """A call that timed out still had not returned when the policy was needed again."""
+    """The policy cannot be asked any more: a call that timed out never returned, or it is gone."""
 
     kind = "policy stuck"
