@@ -6,9 +6,9 @@ import itertools
 import threading
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_vla_shift.cluster.surroundings import Surroundings, node
 from pytest_vla_shift.policies.protocol import PolicySpec
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
     from pytest_vla_shift.rollouts.seat import Seat
 
+Kind = TypeVar("Kind", bound="np.generic")
 Fault = UsageError | InfrastructureError
 
 
@@ -139,7 +140,7 @@ class PolicyHost:
                 )
             seat = self._seats[number]
             try:
-                chunk = seat.ask(observation)
+                chunk = seat.ask(_own(observation))
             except (UsageError, InfrastructureError) as error:
                 return Answer(seconds=seat.policy_seconds, fault=plain(error))
             return Answer(chunk, seat.policy_seconds)
@@ -199,6 +200,27 @@ def plain(error: Fault) -> Fault:
     for note in getattr(error, "__notes__", ()):
         made.add_note(note)
     return made
+
+
+def _own(observation: Observation) -> Observation:
+    """The same with arrays that may be written to, as a policy elsewhere gets them."""
+
+    def copied(arrays: Mapping[str, NDArray[Kind]]) -> dict[str, NDArray[Kind]]:
+        return {name: array.copy() for name, array in arrays.items()}
+
+    privileged = observation.privileged
+    if privileged is not None:
+        privileged = replace(
+            privileged,
+            positions=copied(privileged.positions),
+            quaternions=copied(privileged.quaternions),
+        )
+    return replace(
+        observation,
+        images=copied(observation.images),
+        proprio=copied(observation.proprio),
+        privileged=privileged,
+    )
 
 
 def _place() -> str:

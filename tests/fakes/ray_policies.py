@@ -24,6 +24,18 @@ class SlowBatcher(Batcher):
         return super().act_batch(observations, seeds)
 
 
+class Scribbles(Sessions):
+    """Writes into what it is shown, as a policy may with what is its own."""
+
+    def act(self, observation: Observation) -> Actions:
+        assert observation.privileged is not None
+        chunk = super().act(observation)
+        seen = [*observation.proprio.values(), *observation.privileged.positions.values()]
+        for array in seen:
+            array[:] = 0.0
+        return chunk
+
+
 class Dies(Sessions):
     """Takes its process with it at the third decision in episodes of number 1.
 
