@@ -60,8 +60,10 @@ def simulators(project: ToyProject) -> list[int]:
 
 
 def pytest_workers(project: ToyProject, main: int) -> list[int]:
-    """The xdist workers of a run."""
-    return [pid for pid in processes_of(project) if "execnet" in _command(pid) and pid != main]
+    """The xdist workers of a run: execnet gives them their program through standard input."""
+    return [
+        pid for pid in processes_of(project) if "stdin.readline" in _command(pid) and pid != main
+    ]
 
 
 def _command(pid: int) -> str:

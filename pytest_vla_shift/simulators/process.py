@@ -60,6 +60,7 @@ class WorkerProcess:
                 pass_fds=inherited,
                 start_new_session=True,
             )
+            _kill_when_we_are_gone(worker_lifeline, self._popen.pid)
         except OSError as error:
             self.channel.close()
             os.close(self._lifeline)
@@ -171,6 +172,19 @@ def import_path() -> list[str]:
     own |= {str(Path(folder) / "lib-dynload") for folder in own}
     roots = [str(_PACKAGE_ROOT), *(entry or str(Path.cwd()) for entry in sys.path)]
     return [root for root in dict.fromkeys(roots) if root not in own and not root.endswith(".zip")]
+
+
+def _kill_when_we_are_gone(lifeline: int, pid: int) -> None:
+    """Let the kernel kill the worker when our end of its lifeline closes, however early that is.
+
+    The worker asks for the same when it is up; one that hangs before that would outlive us. What is
+    set here belongs to the pipe's end, which the worker has inherited.
+    """
+    if hasattr(fcntl, "F_SETSIG"):  # else the signal would be one that a program may handle
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, pid)
+        flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
 
 
 def _append_only(fd: int) -> None:

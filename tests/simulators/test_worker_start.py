@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import stat
+import subprocess
 import sys
 import textwrap
 import time
@@ -17,7 +20,7 @@ from pytest_vla_shift.simulators.mending import mending_line
 from pytest_vla_shift.simulators.process import import_path
 from pytest_vla_shift.simulators.protocol import SimulatorSettings
 from pytest_vla_shift.simulators.remote import RemoteSimulator
-from tests.fakes.processes import open_files
+from tests.fakes.processes import alive, open_files, wait_until_gone
 from tests.fakes.toy_simulator import INFO, NAME, Toy
 
 EPISODE = Episode("toy", "reach_left", 0)
@@ -162,3 +165,39 @@ def test_the_worker_gets_our_import_path_but_no_installed_packages() -> None:
     paths = import_path()
     assert str(Path(__file__).parents[2]) in paths
     assert not any("site-packages" in path or "lib-dynload" in path for path in paths)
+
+
+PARENT = """
+import sys, threading, time
+from pytest_vla_shift.protocol.observation import Episode
+from pytest_vla_shift.simulators.protocol import SimulatorSettings
+from pytest_vla_shift.simulators.remote import RemoteSimulator
+
+settings = SimulatorSettings("tests.fakes.toy_simulator:factory", 7, ("front",), 16, 16)
+remote = RemoteSimulator(settings, python=sys.argv[1], timeout_s=60)
+episode = Episode("toy", "reach_left", 0)
+threading.Thread(target=remote.prepare, args=(episode,), daemon=True).start()
+while remote.pid is None:
+    time.sleep(0.01)
+print(remote.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_worker_that_hangs_before_it_is_up_ends_with_a_parent_that_is_killed(
+    tmp_path: Path,
+) -> None:
+    python = interpreter(tmp_path, "exec sleep 600")
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, python], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    assert alive(worker)
+    os.kill(worker, signal.SIGSTOP)
+    parent.kill()
+    parent.communicate()
+    gone = wait_until_gone(worker)
+    if not gone:
+        os.kill(worker, signal.SIGKILL)
+    assert gone
