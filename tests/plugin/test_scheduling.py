@@ -140,6 +140,46 @@ def test_a_worker_that_dies_while_it_collects_is_waited_for_no_longer_than_its_r
     assert sorted(index for worker in run.all for index in worker.ran) == list(range(10))
 
 
+def test_a_worker_that_dies_after_it_has_collected_is_waited_for_again() -> None:
+    run = FakeRun(cells(2), workers=2)
+    first, second = run.all
+    run.boot(first)
+    run.boot(second)
+    run.collect(first)
+    run.crash(first)
+    run.collect(second)
+    assert not second.sent
+    run.run_to_the_end()
+    assert sorted(index for worker in run.all for index in worker.ran) == list(range(10))
+
+
+def test_what_a_dead_worker_leaves_comes_first_and_in_order() -> None:
+    run = FakeRun(cells(8, per_episode=2), workers=2, ahead=5)
+    first, second = run.all
+    for worker in (first, second):
+        run.boot(worker)
+    for worker in (first, second):
+        run.collect(worker)
+    assert first.sent == [0, 1, 4, 5, 8, 9]
+    run.crash(first)
+    assert second.sent == [2, 3, 6, 7, 10, 11]
+    for _ in range(6):
+        if second.can_run:
+            run.complete(second)
+    assert second.sent == [2, 3, 6, 7, 10, 11, 1, 4, 5, 8, 9]
+
+
+def test_a_worker_with_work_left_can_take_over_from_a_dead_one() -> None:
+    run = FakeRun(cells(2, per_episode=4), workers=2, ahead=9)
+    first, second = run.all
+    for worker in (first, second):
+        run.boot(worker)
+    for worker in (first, second):
+        run.collect(worker)
+    run.crash(first)
+    assert second.sent == [4, 5, 6, 7, 1, 2, 3]
+
+
 def test_another_plugin_can_ask_for_a_crashed_node_again() -> None:
     run = FakeRun(cells(2), workers=1)
     run.boot(run.all[0])
