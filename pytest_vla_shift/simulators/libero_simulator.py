@@ -183,6 +183,7 @@ class LiberoSimulator:
         self._ready = False
         world, self._world, self._task = self._world, None, None
         if world is not None:
+            del self._predicates  # which would keep the model and its data while the next is built
             # Nothing can be done about a driver that fails here, and no verdict hangs on it.
             with contextlib.suppress(Exception):
                 world.close()
