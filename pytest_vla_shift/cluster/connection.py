@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from pytest_vla_shift.protocol.errors import UsageError
+from pytest_vla_shift.simulators.hardware import list_gpus
 
 INSTALL = "pip install 'pytest-vla-shift[ray]'"
 
@@ -73,7 +74,8 @@ class Connection:
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
         # On loopback alone: nothing outside this machine has a part in it.
         local = {
-            "num_cpus": max(os.cpu_count() or 1, envs + 1),
+            # Ray starts a process a CPU in advance: no more than there will be actors.
+            "num_cpus": envs + max(1, min(envs, len(list_gpus()))),
             "object_store_memory": OBJECT_STORE_BYTES,
             "include_dashboard": False,
             "_node_ip_address": "127.0.0.1",

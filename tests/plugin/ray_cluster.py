@@ -13,6 +13,9 @@ from ray.cluster_utils import Cluster
 
 STORE_BYTES = 80 * 2**20
 
+CALM = {"enable_worker_prestart": False, "prestart_worker_first_driver": False}
+"""No processes in advance: what a test uses is enough."""
+
 SOON = {
     "health_check_initial_delay_ms": 500,
     "health_check_period_ms": 500,
@@ -90,7 +93,7 @@ def two_workers(environment: dict[str, str]) -> Iterator[LocalCluster]:
             "num_cpus": 0,
             "object_store_memory": STORE_BYTES,
             "include_dashboard": False,
-            "_system_config": SOON,
+            "_system_config": {**CALM, **SOON},
         },
     )
     made = LocalCluster(cluster)
