@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -162,7 +163,9 @@ def batched(seats: list[Seat], x: dict[int, float]) -> dict[int, object]:
     return found
 
 
-def test_batches_are_filled_and_give_each_rollout_what_it_would_get_alone(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_batches_are_filled_and_give_each_rollout_what_it_would_get_alone(
+    tmp_path: Path,
+) -> None:
     alone = {}
     for number in range(6):
         seat = Desk(lane_policies.Batcher()).seat()
@@ -175,6 +178,30 @@ def test_batches_are_filled_and_give_each_rollout_what_it_would_get_alone(tmp_pa
     assert sum(sizes) == 30
     assert max(sizes) > 1
     assert max(sizes) <= 4
+
+
+def test_two_rollouts_that_take_a_little_longer_than_each_other_are_answered_together(
+    tmp_path: Path,
+) -> None:
+    class Slow(lane_policies.Batcher):
+        def act_batch(self, observations, seeds):  # type: ignore[no-untyped-def]
+            time.sleep(0.1)
+            return super().act_batch(observations, seeds)
+
+    log = tmp_path / "calls"
+    desk = Desk(Slow(str(log)))
+    seats = [desk.seat(), desk.seat()]
+
+    def lane(number: int) -> None:
+        seats[number].begin(INFO, number)
+        for _ in range(10):
+            seats[number].ask(looking())
+            time.sleep(0.005 * number)  # its simulator's step
+
+    in_threads(lambda: lane(0), lambda: lane(1))
+    sizes = [int(line) for line in log.read_text().split()]
+    assert sum(sizes) == 20
+    assert len(sizes) <= 14  # 20 if everybody were answered alone
 
 
 def test_one_poisonous_observation_takes_no_other_rollout_with_it() -> None:
