@@ -172,9 +172,7 @@ class RunResults:
 
     def _count_errors(self, facts: ReportFacts) -> None:
         if facts["error"] == PolicyStuck.kind:
-            self._stop(
-                "the policy hangs or is gone for good, see the node's error; no failure was counted"
-            )
+            self._stop("the policy hangs or is gone, see the node's error; no failure counted")
         if self._errors_from_start is None or facts["executed"] == 0:
             return
         if facts["error"] is None:
