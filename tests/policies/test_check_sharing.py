@@ -78,7 +78,9 @@ class KeepsStateAndBatches(Batch):
 
 
 @pytest.mark.parametrize(
-    "policy", [Zero(), Random(), Counting(), CountingWithSessions(), Batch()], ids=repr
+    "policy",
+    [Zero(), Random(), Counting(), CountingWithSessions(), Batch()],
+    ids=lambda value: type(value).__name__,
 )
 def test_policies_that_keep_what_they_say_pass(policy: Zero) -> None:
     assert check_policy(policy, observation(), INFO) == []
