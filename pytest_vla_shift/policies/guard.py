@@ -11,16 +11,21 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from pytest_vla_shift.protocol.errors import InfrastructureError, PolicyError
+from pytest_vla_shift.protocol.errors import InfrastructureError, PolicyError, UsageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pytest_vla_shift.policies.protocol import BatchPolicy, Policy, PolicySpec
+    from pytest_vla_shift.policies.protocol import (
+        BatchPolicy,
+        Policy,
+        PolicySpec,
+        SessionPolicy,
+    )
     from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
 
 
@@ -45,6 +50,23 @@ def spec_problems(spec: PolicySpec) -> list[str]:
     if not wrong and spec.batch > 1 and not spec.stateless:
         problems.append("a policy that takes batches must be stateless")
     return problems
+
+
+def new_session(policy: Policy, given: list[Policy]) -> Policy:
+    """Another session of ``policy``, added to ``given``, those that it gave before.
+
+    Raises:
+        UsageError: it is the policy itself, or one that was given before: two rollouts would share
+            its state.
+    """
+    session = cast("SessionPolicy", policy).session()
+    if session is policy or any(session is other for other in given):
+        raise UsageError(
+            f"policy {policy.spec.name!r}: session() must give another policy at every call, with"
+            " state of its own, and gave one twice"
+        )
+    given.append(session)
+    return session
 
 
 def begin(policy: Policy, episode: EpisodeInfo, seed: int) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from pytest_vla_shift.policies.callables import OPTIONS, ActionFunction, FunctionPolicy
-from pytest_vla_shift.policies.guard import spec_problems
+from pytest_vla_shift.policies.guard import new_session, spec_problems
 from pytest_vla_shift.policies.protocol import PolicySpec
+from pytest_vla_shift.policies.randomness import MAKING_SEED, RolloutRandomness
 from pytest_vla_shift.policies.source import source_digest
 from pytest_vla_shift.protocol import registry
 from pytest_vla_shift.protocol.errors import InfrastructureError, UsageError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pytest_vla_shift.policies.protocol import BatchPolicy, Policy, SessionPolicy
+    from pytest_vla_shift.policies.protocol import BatchPolicy, Policy
     from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
 
 _METHODS = ("unsupported", "reset", "act", "close")
@@ -69,8 +70,11 @@ def resolve(
         for path in reversed([Path.cwd(), *paths]):
             if str(path) not in sys.path:
                 sys.path.insert(0, str(path))
-    target = _load(name)
-    made = _make(name, target, _Given(args, url, ready))
+    with RolloutRandomness(MAKING_SEED).swapped_in():
+        target = _load(name)
+    # Anew: what was imported just now may be torch, whose generators are swapped only from here on.
+    with RolloutRandomness(MAKING_SEED).swapped_in():
+        made = _make(name, target, _Given(args, url, ready))
     if own and not isinstance(made, FunctionPolicy):
         made = _FromSource(made, name, source_digest(name, target))
     problems = spec_problems(made.spec)
@@ -183,7 +187,8 @@ def _as_policy(name: str, made: object, given: _Given | None) -> Policy:
         if given is not None:
             given.ready()
         return FunctionPolicy(name, source_digest(name, function), function, options, rest)
-    missing = [m for m in ("spec", *_METHODS) if not hasattr(made, m)]
+    missing = [m for m in _METHODS if not callable(getattr(made, m, None))]
+    missing += [] if hasattr(made, "spec") else ["spec"]
     raise UsageError(
         f"policy {name!r} gives a {type(made).__name__}, which has no {', '.join(missing)};"
         " it needs spec, reset, act, unsupported and close, or to be a function of one"
@@ -241,6 +246,7 @@ class _FromSource:
         self._policy = policy
         self._name = name
         self._digest = digest
+        self._given: list[Policy] = []
 
     @property
     def spec(self) -> PolicySpec:
@@ -271,8 +277,7 @@ class _FromSource:
         return optional[name]
 
     def _session(self) -> _FromSource:
-        session = cast("SessionPolicy", self._policy).session()
-        return _FromSource(session, self._name, self._digest)
+        return _FromSource(new_session(self._policy, self._given), self._name, self._digest)
 
     def _act_batch(
         self, observations: Sequence[Observation], seeds: Sequence[int]

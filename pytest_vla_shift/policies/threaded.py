@@ -16,13 +16,14 @@ from pathlib import PurePath
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from pytest_vla_shift.policies.guard import new_session
 from pytest_vla_shift.protocol.errors import PolicyStuck, PolicyTimeout
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pytest_vla_shift.policies.protocol import BatchPolicy, Policy, PolicySpec, SessionPolicy
+    from pytest_vla_shift.policies.protocol import BatchPolicy, Policy, PolicySpec
     from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
 
 FIRST = 10.0
@@ -57,10 +58,14 @@ class CallThread:
 
     Args:
         timeout_s: how long a call may take.
+
+    Attributes:
+        warm: whether a decision was made: the next ones compile and load nothing any more.
     """
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
+        self.warm = False
         self._calls: SimpleQueue[_Call] = SimpleQueue()
         self._overdue: _Call | None = None
         self._given_up = threading.Event()
@@ -80,7 +85,7 @@ class CallThread:
             PolicyStuck: an earlier call that timed out still has not returned.
         """
         limit_s = self.timeout_s if limit_s is None else limit_s
-        self._wait_for_overdue(limit_s)
+        self.wait_for_overdue(limit_s)
         call = _Call(work)
         self._overdue = call  # until it is known to have ended
         self._calls.put(call)
@@ -96,7 +101,12 @@ class CallThread:
         """From another thread: let whoever waits for a call wait no longer."""
         self._given_up.set()
 
-    def _wait_for_overdue(self, limit_s: float) -> None:
+    def wait_for_overdue(self, limit_s: float) -> None:
+        """Let a call end that timed out, if there is one.
+
+        Raises:
+            PolicyStuck: it does not.
+        """
         call = self._overdue
         if call is None:
             return
@@ -136,11 +146,11 @@ class ThreadedPolicy:
     ``session`` and ``act_batch`` are there if the policy has them.
     """
 
-    def __init__(self, thread: CallThread, inner: Policy, *, warm: bool = False) -> None:
+    def __init__(self, thread: CallThread, inner: Policy) -> None:
         self._thread = thread
         self._inner = inner
         self._spec = inner.spec
-        self._warm = warm
+        self._given: list[Policy] = []
 
     @property
     def spec(self) -> PolicySpec:
@@ -158,12 +168,23 @@ class ThreadedPolicy:
         chunk = self._thread.call(
             lambda: self._inner.act(observation), "act", limit_s=self._limit_s()
         )
-        self._warm = True
+        self._thread.warm = True
         return chunk
 
     def close(self) -> None:
         """Close it, unless a call hangs: a policy that does not answer cannot be asked to part."""
         self._thread.call(self._inner.close, "close", limit_s=PARTING_S)
+
+    def settle(self) -> None:
+        """Wait until a call that timed out is over.
+
+        It still draws from whatever global generators are in place: those of no other rollout may
+        be, so this comes before they are.
+
+        Raises:
+            PolicyStuck: it does not end.
+        """
+        self._thread.wait_for_overdue(self._limit_s())
 
     def give_up(self) -> None:
         """From another thread: let whoever waits for a call wait no longer."""
@@ -171,14 +192,19 @@ class ThreadedPolicy:
 
     def __getattr__(self, name: str) -> object:
         if name == "session":
-            inner: SessionPolicy = object.__getattribute__(self, "_inner")
-            make = inner.session  # AttributeError if it has none
-            return lambda: ThreadedPolicy(self._thread, self._thread.call(make, "session"))
+            inner: Policy = object.__getattribute__(self, "_inner")
+            if not hasattr(inner, "session"):
+                raise AttributeError(name)
+            return self._session
         if name == "act_batch":
             batched: BatchPolicy = object.__getattribute__(self, "_inner")
             act_batch = batched.act_batch
             return lambda observations, seeds: self._act_batch(act_batch, observations, seeds)
         raise AttributeError(name)
+
+    def _session(self) -> ThreadedPolicy:
+        inner = self._thread.call(lambda: new_session(self._inner, self._given), "session")
+        return ThreadedPolicy(self._thread, inner)
 
     def _act_batch(
         self,
@@ -189,11 +215,11 @@ class ThreadedPolicy:
         chunks = self._thread.call(
             lambda: act_batch(observations, seeds), "act_batch", limit_s=self._limit_s()
         )
-        self._warm = True
+        self._thread.warm = True
         return chunks
 
     def _limit_s(self) -> float:
-        return self._thread.timeout_s * (1.0 if self._warm else FIRST)
+        return self._thread.timeout_s * (1.0 if self._thread.warm else FIRST)
 
 
 def in_thread(make: Callable[[], Policy], timeout_s: float) -> ThreadedPolicy:

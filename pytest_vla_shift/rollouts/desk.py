@@ -11,14 +11,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
-from pytest_vla_shift.policies.guard import ask, ask_all, begin
+from pytest_vla_shift.policies.guard import ask, ask_all, begin, new_session
+from pytest_vla_shift.policies.randomness import MAKING_SEED, RolloutRandomness
 from pytest_vla_shift.protocol.errors import InfrastructureError, PolicyTimeout, UsageError
 from pytest_vla_shift.protocol.identity import stable_seed
-from pytest_vla_shift.rollouts.randomness import RolloutRandomness
 from pytest_vla_shift.rollouts.seat import Abandoned
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         BatchPolicy,
         Policy,
         PolicySpec,
-        SessionPolicy,
     )
     from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
     from pytest_vla_shift.rollouts.seat import Seat
@@ -99,6 +98,9 @@ class Desk:
         self.spec = policy.spec
         self.turn = Turn()
         self._seats = 0
+        self._given: list[Policy] = []
+        # Where calls may time out: waits until one that did is over.
+        self.settle: Callable[[], None] = getattr(policy, "settle", lambda: None)
         self._questions: deque[_Question] = deque()
         self._last_call_s = 0.0
 
@@ -111,7 +113,8 @@ class Desk:
         policy = self.policy
         if self._seats and not self.spec.stateless:
             check_lanes(policy, self._seats + 1)
-            policy = cast("SessionPolicy", policy).session()
+            with RolloutRandomness(MAKING_SEED).swapped_in():
+                policy = new_session(policy, self._given)
         self._seats += 1
         return _BatchSeat(self) if self.spec.batch > 1 else _SingleSeat(self, policy)
 
@@ -228,6 +231,7 @@ class _SingleSeat:
         self._desk.turn.take()
         began = time.perf_counter()
         try:
+            self._desk.settle()
             with self._randomness.swapped_in():
                 yield
         finally:
@@ -265,6 +269,7 @@ class _BatchSeat:
         self.policy_seconds = 0.0
         self._desk.turn.take()
         try:
+            self._desk.settle()
             with RolloutRandomness(seed).swapped_in():
                 begin(self._desk.policy, info, seed)
         finally:
@@ -276,6 +281,7 @@ class _BatchSeat:
         self._desk.put(question)
         self._desk.turn.take()
         try:
+            self._desk.settle()
             self._desk.answer(question)
         finally:
             self._desk.turn.give()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -236,3 +237,40 @@ def test_whatever_goes_wrong_while_importing_is_quoted(text: str, message: str, 
     (mine / "my_policy_broken.py").write_text(text)
     with pytest.raises(UsageError, match=message):
         resolve("my_policy_broken:f", {})
+
+
+def test_what_a_policy_draws_when_it_is_made_is_the_same_in_every_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "made_at_random.py").write_text(
+        "import random\n"
+        "import numpy as np\n"
+        "from pytest_vla_shift.policies.baselines import Zero\n"
+        "AT_IMPORT = random.random()\n"
+        "class Policy(Zero):\n"
+        "    def __init__(self):\n"
+        "        self.weights = (AT_IMPORT, random.random(), float(np.random.random()))\n"
+    )
+    found = []
+    for seed in (1, 2):
+        random.seed(seed)
+        np.random.seed(seed)
+        monkeypatch.delitem(sys.modules, "made_at_random", raising=False)
+        made = resolve("made_at_random:Policy", {}, paths=[tmp_path])
+        found.append(made._policy.weights)  # type: ignore[attr-defined]
+        drawn = random.random()
+        random.seed(seed)
+        assert drawn == random.random()  # the process's own are where they were
+    assert found[0] == found[1]
+
+
+def test_a_policy_whose_method_is_no_method_is_told_which(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "half_made.py").write_text(
+        "from pytest_vla_shift.policies.baselines import Zero\n"
+        "class Policy(Zero):\n"
+        "    act = None\n"
+    )
+    with pytest.raises(UsageError, match="which has no act;"):
+        resolve("half_made:Policy", {}, paths=[tmp_path])

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_vla_shift.protocol.errors import PolicyError, UsageError
+from pytest_vla_shift.policies.threaded import in_thread
+from pytest_vla_shift.protocol.errors import PolicyError, PolicyTimeout, UsageError
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo, Observation, PrivilegedState
 from pytest_vla_shift.rollouts.desk import Desk, Turn
 from pytest_vla_shift.rollouts.seat import Abandoned, Seat
@@ -224,3 +225,71 @@ def test_a_batch_that_breaks_its_contract_is_an_error_of_the_policy(
     seat.begin(INFO, 0)
     with pytest.raises(PolicyError, match=message):
         seat.ask(looking())
+
+
+class LateDraws(lane_policies.DrawsEverywhere):
+    """In its ``slow``-th call it sleeps past any limit, and then draws as always."""
+
+    slow = 0
+    calls = 0
+
+    def act(self, observation):  # type: ignore[no-untyped-def]
+        LateDraws.calls += 1
+        if LateDraws.calls == LateDraws.slow:
+            time.sleep(0.6)
+        return super().act(observation)
+
+
+def test_a_call_that_timed_out_draws_from_no_other_rollouts_generators(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    undisturbed = drawn(Desk(lane_policies.DrawsEverywhere()).seat(), 2, 6)
+    monkeypatch.setattr(LateDraws, "slow", 3)
+    monkeypatch.setattr(LateDraws, "calls", 0)
+    desk = Desk(in_thread(LateDraws, 0.3))
+    seat = desk.seat()
+    with pytest.raises(PolicyTimeout):
+        drawn(seat, 1, 6)
+    assert drawn(seat, 2, 6) == undisturbed
+
+
+def test_a_session_that_is_no_other_policy_is_refused() -> None:
+    class Itself(lane_policies.Sessions):
+        def session(self) -> lane_policies.Sessions:
+            return self
+
+    class TheSameAgain(lane_policies.Sessions):
+        only = lane_policies.Sessions()
+
+        def session(self) -> lane_policies.Sessions:
+            return self.only
+
+    for make, good in ((Itself, 1), (TheSameAgain, 2)):
+        for desk in (Desk(make()), Desk(in_thread(make, 5.0))):
+            for _ in range(good):
+                desk.seat()
+            with pytest.raises(UsageError, match="gave one twice"):
+                desk.seat()
+
+
+def test_what_a_session_draws_when_it_is_made_is_the_same_for_all() -> None:
+    class Initialised(lane_policies.Sessions):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = random.random() + float(np.random.random())
+
+    made: list[Initialised] = []
+
+    class Notes(Initialised):
+        def session(self) -> Initialised:
+            made.append(Initialised())
+            return made[-1]
+
+    desk = Desk(Notes())
+    random.seed(4)
+    for _ in range(4):
+        desk.seat()
+    after = random.random()
+    random.seed(4)
+    assert after == random.random()
+    assert len({policy.weight for policy in made}) == 1

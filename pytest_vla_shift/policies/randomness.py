@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_vla_shift.protocol.identity import stable_seed
+
 if TYPE_CHECKING:
     from types import ModuleType
+
+
+MAKING_SEED = stable_seed("making a policy")
+"""What the global generators begin at where a policy, or a session of it, is made: what it draws
+then (a layer that is missing in its checkpoint) is the same in every process and lane."""
 
 
 class RolloutRandomness:

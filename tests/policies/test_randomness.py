@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pytest_vla_shift.rollouts.randomness import RolloutRandomness
+from pytest_vla_shift.policies.randomness import RolloutRandomness
 
 
 def draws() -> tuple[float, float]:
