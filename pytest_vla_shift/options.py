@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 VIDEO = ("on", "off", "degraded")
 EXECUTORS = ("local", "ray")
 
+MOST_SHARDS = 100_000
 MOST_ENVS = 256
 """Rollouts at once of one pytest process; each has a simulator process of its own."""
 
@@ -98,7 +99,7 @@ def read_options(config: pytest.Config) -> RunConfig:
         UsageError: a value is malformed.
     """
     policy = _value(config, "policy")
-    shard = _shard(_value(config, "shard"))
+    shard = _shard(config.getoption("--vla-shard"))
     run = _value(config, "run") or _default_run(config, policy)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", run):
         raise UsageError(f"--vla-run: {run!r} must be a plain folder name")
@@ -133,7 +134,7 @@ def read_options(config: pytest.Config) -> RunConfig:
 
 def _value(config: pytest.Config, name: str) -> str | None:
     given = config.getoption(f"--vla-{name}")
-    if given is None and name not in ("run", "shard"):
+    if given is None and name != "run":
         given = config.getini(f"vla_{name.replace('-', '_')}")
     return None if given is None or given == "" else str(given)
 
@@ -242,9 +243,12 @@ def _recycle_rollouts(value: str | None) -> int | None:
 def _shard(value: str | None) -> tuple[int, int] | None:
     if value is None:
         return None
-    match = re.fullmatch(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})", value)
+    # An empty one is a variable that was not set: running everything would be the worst answer.
+    match = re.fullmatch(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})", value)
     if match is None or int(match[1]) > int(match[2]):
         raise UsageError(f"--vla-shard: {value!r} is not like 1/3, which is the first of three")
+    if int(match[2]) > MOST_SHARDS:
+        raise UsageError(f"--vla-shard: {value!r}: there can be at most {MOST_SHARDS} shards")
     return int(match[1]), int(match[2])
 
 

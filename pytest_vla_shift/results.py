@@ -84,7 +84,11 @@ class RunResults:
         if option.allure_report_dir is None:
             self._own_allure = self.run.directory / "allure-results"
             option.allure_report_dir = str(self._own_allure)
-        return Path(option.allure_report_dir).absolute()
+        folder = Path(option.allure_report_dir).absolute()
+        if folder.exists() and not folder.is_dir():
+            self._lock.close()
+            raise UsageError(f"{folder} is no folder, and Allure's results go there; move it away")
+        return folder
 
     def worker_input(self) -> dict[str, str | list[str] | None]:
         """What an xdist worker is told: plain values, sent before it configures itself."""
@@ -277,7 +281,9 @@ class RunResults:
             terminal.write_line(f"Allure results       {_short(self.allure_directory)}")
 
     def _print_told(self, terminal: pytest.TerminalReporter) -> None:
-        degraded = [facts for facts in self._told if facts["error"] is None]
+        # Several tests may ask for one pair: it is explained once.
+        pairs = {(f["suite"], f["cell"]): f for f in self._told if f["error"] is None}
+        degraded = list(pairs.values())
         if not degraded:
             return
         terminal.section("degraded pairs")

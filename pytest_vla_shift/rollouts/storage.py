@@ -53,6 +53,8 @@ def writing(path: Path) -> Iterator[None]:
 
 def refused(path: Path, error: OSError) -> StorageError:
     """``error``, met while writing ``path``, as the sentence that a run stops with."""
+    if isinstance(error, StorageError):
+        return error  # it says already what and where
     what = error.strerror or str(error)
     mending = _MENDING.get(error.errno or 0, "mend that")
     found = StorageError(

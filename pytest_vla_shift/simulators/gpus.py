@@ -70,9 +70,13 @@ def visible(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[str, .
 
 
 def chosen(
-    given: Sequence[str], among: Sequence[str], gpus: Sequence[Gpu], environment: Mapping[str, str]
+    given: Sequence[str],
+    among: Sequence[str],
+    gpus: Sequence[Gpu],
+    environment: Mapping[str, str],
+    option: str = "--vla-gpus",
 ) -> tuple[str, ...]:
-    """The devices that an option names, by their names in ``among``.
+    """The devices that ``option`` names, by their names in ``among``.
 
     A number and a UUID, or the beginning of one, may name the same device.
 
@@ -90,10 +94,12 @@ def chosen(
         if len(matches) != 1:
             have = ", ".join(among) or "none"
             shown = f" ({CUDA}={environment[CUDA]})" if CUDA in environment else ""
-            raise UsageError(f"GPU {word!r} is not one of those that are visible: {have}{shown}")
+            raise UsageError(
+                f"{option}: GPU {word!r} is not one of those that are visible: {have}{shown}"
+            )
         found.append(matches[0])
     if len(set(found)) < len(found):
-        raise UsageError(f"a GPU is named twice in {','.join(given)}")
+        raise UsageError(f"{option}: a GPU is named twice in {','.join(given)}")
     return tuple(found)
 
 

@@ -175,7 +175,9 @@ class _Drawing:
             raise UsageError(f"--vla-render-gpus needs MUJOCO_GL=egl, not {platform}")
         every = dict.fromkeys([*seen, *visible({}, self._hardware.gpus)])
         names = without_twins(tuple(every), self._hardware.gpus, self._environment)
-        self._pool = chosen(render_gpus, names, self._hardware.gpus, self._environment)
+        self._pool = chosen(
+            render_gpus, names, self._hardware.gpus, self._environment, "--vla-render-gpus"
+        )
         self._asked = True
 
     @property

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_vla_shift.cli import main
 from pytest_vla_shift.protocol.suite import load_suite
+from pytest_vla_shift.rollouts.lock import held
 from tests.plugin.toy_project import EXPERT, SUITE, ToyProject
 from tests.rollouts.test_screening import SCREENING
 
@@ -149,6 +150,9 @@ def test_integrity_of_a_run_that_pytest_made(
     project = ToyProject(tmp_path / "project")
     project.run("--vla-run=r", "--vla-axis=base,null")
     directory = project.directory("r")
+    with held(directory):
+        assert main(["audit", "integrity", str(directory)]) == 2
+    assert "is being written by a run" in capsys.readouterr().err
     assert main(["audit", "integrity", str(directory)]) == 0
     out = capsys.readouterr().out.splitlines()
     row = out.index("toy/reach_left") + 1

@@ -143,3 +143,23 @@ def test_a_replay_command_names_the_renderer_that_was_asked_for(project: ToyProj
     project.environment["MUJOCO_GL"] = "osmesa"
     options = (BASE_L3, "--vla-level=3", "--vla-episodes=0", "--vla-task=left", "--vla-run=r")
     assert "replay   MUJOCO_GL=osmesa pytest " in project.run(*options, code=1).out
+
+
+def test_a_pair_that_two_tests_ask_for_is_explained_once(tmp_path: Path) -> None:
+    module = "".join(f"def test_{n}(pair):\n    pair.assert_not_degraded()\n" for n in "ab")
+    project = ToyProject(tmp_path, module=module)
+    run = project.run("--vla-axis=base", "--vla-level=3", "--vla-task=left", code=1)
+    told = [line for line in run.out.splitlines() if line.startswith("S>F degraded")]
+    assert told
+    assert len(set(told)) == len(told)
+
+
+def test_a_file_in_the_place_of_allures_folder_is_a_usage_error(tmp_path: Path) -> None:
+    project = ToyProject(tmp_path)
+    project.run("--vla-run=one", "--vla-axis=null", code=0)
+    folder = project.directory("one") / "allure-results"
+    folder.rename(folder.with_name("elsewhere"))
+    folder.write_text("not a folder")
+    run = project.run("--vla-run=one", "--vla-axis=null", code=4)
+    assert "allure-results is no folder" in run.out
+    assert "Traceback" not in run.out

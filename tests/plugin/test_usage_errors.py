@@ -20,6 +20,8 @@ CASES = {
     "episode out of range": ([f"--vla-policy={EXPERT}", "--vla-episodes=3"], "has '3'"),
     "malformed episodes": ([f"--vla-policy={EXPERT}", "--vla-episodes=1-3"], "'0:10'"),
     "envs": ([f"--vla-policy={EXPERT}", "--vla-envs=many"], "number of rollouts at once"),
+    "shard of an unset variable": ([f"--vla-policy={EXPERT}", "--vla-shard="], "'' is not like"),
+    "too many shards": ([f"--vla-policy={EXPERT}", "--vla-shard=1/1000000"], "at most 100000"),
     "shard": ([f"--vla-policy={EXPERT}", "--vla-shard=4/3"], "the first of three"),
     "executor": ([f"--vla-policy={EXPERT}", "--vla-executor=slurm"], "local, ray"),
     "recycling": ([f"--vla-policy={EXPERT}", "--vla-recycle-rollouts=0"], "whole number from 1"),

@@ -22,12 +22,13 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
     """The command.
 
     Raises:
-        UsageError: the directory holds no run, or one without its plan.
+        UsageError: the directory holds no run, one without its plan, or one that is being written.
     """
     from pytest_vla_shift.commands.audits.output import write_json
     from pytest_vla_shift.protocol.errors import UsageError
     from pytest_vla_shift.reporting.audit_tables import integrity_table
     from pytest_vla_shift.rollouts.manifest import check_manifest, kept_plan_path, read_plan
+    from pytest_vla_shift.rollouts.sources import at_rest
     from pytest_vla_shift.rollouts.store import Store
     from pytest_vla_shift.statistics.run_integrity import audit_run
 
@@ -40,8 +41,10 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
             f"{path} is not there: no run, or one of an older version. Run its command again: what"
             " is recorded is found, and the plan is written"
         )
-    report = audit_run(plan, Store(directory, "audit").records(), str(path))
-    write_json(directory / "audit-integrity.json", report.to_json())
+    # What is under way would be called missing.
+    with at_rest(directory):
+        report = audit_run(plan, Store(directory, "audit").records(), str(path))
+        write_json(directory / "audit-integrity.json", report.to_json())
     out.write(f"integrity of {directory}\n{integrity_table(report)}\n")
     out.write(f"{directory / 'audit-integrity.json'}\n")
     return 0 if report.passed else 1
