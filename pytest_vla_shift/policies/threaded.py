@@ -2,7 +2,8 @@
 
 It is made, called and closed in that thread alone: what libraries keep for each thread (torch's
 grad mode, CUDA's current device, event loops) stays together, whoever asks. The caller waits, so
-the policy may hang, in Python or in a driver, without taking the run with it.
+the policy may hang, in Python or in a driver, without taking the run with it; unless it keeps the
+interpreter's lock, which no thread of the process can do anything about.
 """
 
 from __future__ import annotations
