@@ -171,7 +171,12 @@ def import_path() -> list[str]:
     own |= {*site.getsitepackages(), site.getusersitepackages()}
     own |= {str(Path(folder) / "lib-dynload") for folder in own}
     roots = [str(_PACKAGE_ROOT), *(entry or str(Path.cwd()) for entry in sys.path)]
-    return [root for root in dict.fromkeys(roots) if root not in own and not root.endswith(".zip")]
+    return [
+        root
+        for root in dict.fromkeys(roots)
+        # Folders within them, too: a package may have added its own (Ray does, when imported).
+        if own.isdisjoint((root, *map(str, Path(root).parents))) and not root.endswith(".zip")
+    ]
 
 
 def _kill_when_we_are_gone(lifeline: int, pid: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -41,8 +42,15 @@ def begin(
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        preexec_fn=before,
+        preexec_fn=lambda: _as_from_a_terminal(before),
     )
+
+
+def _as_from_a_terminal(before: Callable[[], None] | None) -> None:
+    # The tests themselves may run under nohup, whose children ignore SIGHUP.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if before is not None:
+        before()
 
 
 def processes_of(project: ToyProject) -> list[int]:

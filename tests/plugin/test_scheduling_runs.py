@@ -137,10 +137,10 @@ def test_without_replacements_the_run_ends_and_says_what_is_missing(tmp_path: Pa
     assert set(statuses(project, "c").values()) == {"passed"}
 
 
-@pytest.mark.parametrize("option, failures", [("-x", 1), ("--maxfail=3", 3)])
+@pytest.mark.parametrize("option, failures", [("-x", 1), ("--maxfail=2", 2)])
 def test_a_run_stops_at_its_first_failures(tmp_path: Path, option: str, failures: int) -> None:
-    project = ToyProject(tmp_path)
-    # Two of an episode's three levels fail, and each worker stops by itself as well.
+    project = ToyProject(tmp_path, environment={"TOY_STEP_SECONDS": "0.01"})
+    # The last of an episode's three levels fails, and each worker stops by itself as well.
     run = project.run("--vla-run=x", "-n2", "--vla-axis=base", option, code=2)
     assert f"stopping after {failures} failures" in run.out
     assert "planned nodes were not reported" in run.out

@@ -86,12 +86,12 @@ def test_what_cannot_be_written_stops_the_run_and_the_next_one_completes_it(
     project = sabotaged(tmp_path, what)
     run = project.run("--vla-run=r", *NULL)
     check_stopped(run, words)
-    before = recorded(project, "r")
-    assert 3 <= len(before) < 12
     for file in (project.directory("r") / "rollouts").glob("away"):
         place = file.with_name(what.split("'")[1])
         place.unlink(missing_ok=True)
         file.rename(place)
+    before = recorded(project, "r")
+    assert 3 <= len(before) < 12
     check_whole(project, "r")
     project.environment.clear()
     again = project.run("--vla-run=r", *NULL, code=0)

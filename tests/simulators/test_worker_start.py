@@ -161,7 +161,10 @@ def test_mujoco_gl_is_egl_unless_something_else_is_asked_for(
     assert describe(name, python=sys.executable).renderer == "osmesa"
 
 
-def test_the_worker_gets_our_import_path_but_no_installed_packages() -> None:
+def test_the_worker_gets_our_import_path_but_no_installed_packages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(pytest.__file__).parent / "of_a_package"))
     paths = import_path()
     assert str(Path(__file__).parents[2]) in paths
     assert not any("site-packages" in path or "lib-dynload" in path for path in paths)
