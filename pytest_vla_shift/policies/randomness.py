@@ -35,8 +35,10 @@ class RolloutRandomness:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._python: object = random.Random(seed).getstate()
-        self._numpy: object = np.random.RandomState(seed).get_state()
+        # None before the first time, when the generators are seeded in their places: making
+        # others for their states takes three times as long.
+        self._python: object | None = None
+        self._numpy: object | None = None
         self._torch: object | None = None
         self._cuda: object | None = None
 
@@ -48,8 +50,7 @@ class RolloutRandomness:
         outer = None if torch is None else torch.get_rng_state()
         cuda = _cuda(torch)
         outer_cuda = None if cuda is None else cuda.get_rng_state_all()
-        random.setstate(self._python)  # type: ignore[arg-type]
-        np.random.set_state(self._numpy)  # type: ignore[arg-type]
+        self._enter()
         if torch is not None:
             self._enter_torch(torch, cuda)
         try:
@@ -60,6 +61,15 @@ class RolloutRandomness:
             np.random.set_state(numpy)
             if torch is not None:
                 self._leave_torch(torch, outer, outer_cuda)
+
+    def _enter(self) -> None:
+        """Python's and NumPy's."""
+        if self._python is None or self._numpy is None:
+            random.seed(self._seed)
+            np.random.seed(self._seed)
+        else:
+            random.setstate(self._python)  # type: ignore[arg-type]
+            np.random.set_state(self._numpy)  # type: ignore[arg-type]
 
     def _enter_torch(self, torch: ModuleType, cuda: ModuleType | None) -> None:
         """torch's own generators; ``manual_seed`` also seeds CUDA, so it comes first."""
