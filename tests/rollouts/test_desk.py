@@ -228,15 +228,16 @@ def test_a_batch_that_breaks_its_contract_is_an_error_of_the_policy(
 
 
 class LateDraws(lane_policies.DrawsEverywhere):
-    """In its ``slow``-th call it sleeps past any limit, and then draws as always."""
+    """In its ``slow``-th call it waits past any limit, and then draws as always."""
 
     slow = 0
     calls = 0
+    released = threading.Event()
 
     def act(self, observation):  # type: ignore[no-untyped-def]
         LateDraws.calls += 1
         if LateDraws.calls == LateDraws.slow:
-            time.sleep(0.6)
+            LateDraws.released.wait(60)
         return super().act(observation)
 
 
@@ -246,10 +247,12 @@ def test_a_call_that_timed_out_draws_from_no_other_rollouts_generators(
     undisturbed = drawn(Desk(lane_policies.DrawsEverywhere()).seat(), 2, 6)
     monkeypatch.setattr(LateDraws, "slow", 3)
     monkeypatch.setattr(LateDraws, "calls", 0)
-    desk = Desk(in_thread(LateDraws, 0.3))
+    desk = Desk(in_thread(LateDraws, 2.0))
     seat = desk.seat()
     with pytest.raises(PolicyTimeout):
         drawn(seat, 1, 6)
+    # It comes to its draws when the next rollout has begun to ask.
+    threading.Timer(0.2, LateDraws.released.set).start()
     assert drawn(seat, 2, 6) == undisturbed
 
 
