@@ -83,10 +83,10 @@ def warm(naps: list[float], timeout_s: float) -> ThreadedPolicy:
 
 
 def test_a_late_answer_is_never_taken_for_that_of_another_call() -> None:
-    policy = warm([0.4, 0.0], 0.3)
-    with pytest.raises(PolicyTimeout, match=r"act did not return within 0\.3 s \(.*in act\)"):
+    policy = warm([1.2, 0.0], 1.0)
+    with pytest.raises(PolicyTimeout, match=r"act did not return within 1 s \(.*in act\)"):
         ask(policy, observation())
-    # It comes 0.1 s later, while the next call waits for its turn.
+    # It comes 0.2 s later, while the next call waits for its turn.
     assert ask(policy, observation())[0, 0] == 3.0
 
 
