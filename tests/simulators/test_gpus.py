@@ -11,66 +11,28 @@ from dataclasses import dataclass, fields, replace
 import pytest
 
 from pytest_vla_shift.protocol.errors import UsageError
-from pytest_vla_shift.simulators.gpus import CUDA, Gpu, Place, chosen, share, visible
-from pytest_vla_shift.simulators.hardware import (
-    find_hardware,
-    from_json,
-    list_egl,
-    parse_egl,
-    parse_information,
-    parse_listing,
-    to_json,
-)
+from pytest_vla_shift.simulators.gpus import CUDA, Gpu, Place, share
 from pytest_vla_shift.simulators.rendering import (
     EGL,
     Assignment,
-    EglDevice,
     Hardware,
     assign,
     for_robosuite,
 )
-
-
-def uuid(number: int) -> str:
-    return f"GPU-{number}a2b3c4d-5d5b-4e3c-9a1f-0123456789ab"
-
-
-def gpus(count: int, *names: str) -> tuple[Gpu, ...]:
-    return tuple(
-        Gpu(n, names[n] if names else "NVIDIA A100-SXM4-80GB", uuid(n)) for n in range(count)
-    )
-
-
-def gpu_egl(index: int, cuda: int, *, known_by: str = "both") -> EglDevice:
-    """EGL's entry ``index``, which is CUDA's device ``cuda``."""
-    return EglDevice(
-        index,
-        cuda=cuda if known_by in ("both", "cuda") else None,
-        uuid=uuid(cuda).removeprefix("GPU-") if known_by in ("both", "uuid") else None,
-        renderer="NVIDIA A100-SXM4-80GB/PCIe/SSE2",
-    )
-
-
-def mesa(index: int) -> EglDevice:
-    return EglDevice(index, software=True, renderer="llvmpipe (LLVM 15.0.6, 256 bits)")
-
-
-# Two GPUs that EGL lists the other way round, and Mesa's software device behind them.
-CROSSED = Hardware(gpus(2), (gpu_egl(0, 1), gpu_egl(1, 0), mesa(2)))
-ONE = Hardware(gpus(1), (gpu_egl(0, 0), mesa(1)))
-NOTHING = Hardware()
-ONLY_MESA = Hardware((), (mesa(0),))
-
-# A 7 x RTX 3090 node, google-deepmind/mujoco#3245: "desired physical GPU -> EGL number".
-ORDER_OF_3245 = {0: 2, 1: 1, 2: 0, 3: 5, 4: 4, 5: 3, 6: 6}
-SEVEN = Hardware(gpus(7), tuple(gpu_egl(egl, cuda) for cuda, egl in sorted(ORDER_OF_3245.items())))
-
-# habitat-sim#1744: a DGX A100 with MIG; two EGL devices are found, and neither gives a context.
-MIG = ("MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f", "MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb")
-MIG_GPU = replace(gpus(1)[0], instances=MIG)
-MIG_HOST = Hardware((MIG_GPU,), (replace(gpu_egl(0, 0), renderer=None), mesa(1)))
-# A card that draws in MIG mode (RTX PRO 6000 Blackwell is said to), seen as its whole self.
-MIG_DRAWS = Hardware((MIG_GPU,), (gpu_egl(0, 0), mesa(1)))
+from tests.simulators.gpu_hosts import (
+    CROSSED,
+    MIG,
+    MIG_DRAWS,
+    MIG_HOST,
+    NOTHING,
+    ONE,
+    ONLY_MESA,
+    SEVEN,
+    gpu_egl,
+    gpus,
+    mesa,
+    uuid,
+)
 
 MAIN = Place()
 W1, W3 = Place("gw1", 4), Place("gw3", 4)
@@ -413,109 +375,3 @@ def test_robosuite_wants_one_text_within_the_other(cuda: str, egl: str, wanted: 
 
 
 # NVIDIA's MIG user guide, section "CUDA device enumeration", two drivers.
-LISTINGS = {
-    "two GPUs": (
-        "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)\n"
-        "GPU 1: NVIDIA H200 (UUID: GPU-69f0e7f5-5d30-1d2d-8a2f-1b4f0c6f3a11)\n",
-        (
-            Gpu(0, "NVIDIA A100-SXM4-40GB", "GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77"),
-            Gpu(1, "NVIDIA H200", "GPU-69f0e7f5-5d30-1d2d-8a2f-1b4f0c6f3a11"),
-        ),
-    ),
-    "MIG": (
-        "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)\n"
-        "  MIG 3g.20gb     Device  0: (UUID: MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f)\n"
-        "  MIG 1c.3g.20gb  Device  1: (UUID: MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb)\n",
-        (
-            Gpu(
-                0,
-                "NVIDIA A100-SXM4-40GB",
-                "GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77",
-                (
-                    "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f",
-                    "MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb",
-                ),
-            ),
-        ),
-    ),
-    "MIG, before driver 470": (
-        "GPU 0: A100-SXM4-40GB (UUID: GPU-e86cb44c-6756-fd30-cd4a-1e6da3caf9b0)\n"
-        "  MIG 3g.20gb Device 0: (UUID: MIG-GPU-e86cb44c-6756-fd30-cd4a-1e6da3caf9b0/1/0)\n",
-        (
-            Gpu(
-                0,
-                "A100-SXM4-40GB",
-                "GPU-e86cb44c-6756-fd30-cd4a-1e6da3caf9b0",
-                ("MIG-GPU-e86cb44c-6756-fd30-cd4a-1e6da3caf9b0/1/0",),
-            ),
-        ),
-    ),
-    "no devices": ("No devices found.\n", ()),
-    "no driver": (
-        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
-        (),
-    ),
-}
-
-
-@pytest.mark.parametrize("case", LISTINGS)
-def test_listings_of_nvidia_smi(case: str) -> None:
-    text, wanted = LISTINGS[case]
-    assert parse_listing(text) == wanted
-
-
-def test_the_driver_s_own_files_without_nvidia_smi() -> None:
-    text = (
-        "Model: \t\t NVIDIA A100-SXM4-40GB\nIRQ:   \t\t 142\n"
-        "GPU UUID: \t GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77\nBus Location: \t 0000:07:00.0\n"
-    )
-    assert parse_information([text]) == parse_listing(LISTINGS["two GPUs"][0])[:1]
-    # Before a privileged process has asked, the UUID is not known: it matches nothing.
-    (unknown,) = parse_information(["Model: \t\t Unknown\nGPU UUID: \t GPU-????????-????\n"])
-    assert visible({}, [unknown]) == ("0",)
-    with pytest.raises(UsageError):
-        chosen(["GPU-5d5ba0d6"], ["0"], [unknown], {})
-
-
-def test_a_driver_that_crashes_at_a_device_hides_neither_it_nor_the_others() -> None:
-    said = (
-        '{"index": 0, "cuda": 0, "uuid": null, "software": false, "renderer": null}\n'
-        '{"index": 0, "cuda": 0, "uuid": null, "software": false, "renderer": "NVIDIA T4"}\n'
-        "libEGL warning: egl: failed to create dri2 screen\n"
-        '{"index": 1, "cuda": 1, "uuid": null, "software": false, "renderer": null}\n'
-    )
-    first, second = parse_egl(said)
-    assert (first.draws, second.draws) == (True, False)
-
-
-def test_hardware_goes_to_other_processes_as_text() -> None:
-    for hardware in (CROSSED, MIG_HOST, NOTHING):
-        assert from_json(to_json(hardware)) == hardware
-
-
-def test_the_egl_of_this_host_is_listed_with_what_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the tests of LIBERO run, something draws: a GPU, or Mesa's software."""
-    monkeypatch.setenv(CUDA, "")  # it must not hide anything from the list
-    found = list_egl()
-    assert [device.index for device in found] == list(range(len(found)))
-    assert any(device.draws for device in found)
-    assert all(device.is_software for device in found if "llvmpipe" in (device.renderer or ""))
-
-
-def test_nothing_is_asked_of_egl_where_nothing_speaks_of_gpus(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[str] = []
-
-    def list_mesa() -> tuple[EglDevice, ...]:
-        asked.append("egl")
-        return (mesa(0),)
-
-    monkeypatch.setattr("pytest_vla_shift.simulators.hardware.list_gpus", lambda: ())
-    monkeypatch.setattr("pytest_vla_shift.simulators.hardware.list_egl", list_mesa)
-    assert find_hardware({}, asked=False) == NOTHING
-    assert find_hardware({CUDA: "", "MUJOCO_GL": "osmesa"}, asked=False) == NOTHING
-    assert find_hardware({CUDA: "", EGL: "0"}, asked=False) == NOTHING
-    assert not asked
-    assert find_hardware({CUDA: ""}, asked=False) == ONLY_MESA
-    assert find_hardware({}, asked=True) == ONLY_MESA
