@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_vla_shift.policies.check_sharing import decide, sharing_problems
+from pytest_vla_shift.policies.check_sharing import DECISIONS, decide, sharing_problems
 from pytest_vla_shift.policies.guard import begin, spec_problems
 from pytest_vla_shift.policies.protocol import Policy, PolicySpec
 from pytest_vla_shift.protocol.errors import InfrastructureError
@@ -21,8 +21,6 @@ from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-DECISIONS = 3
 
 
 def check_policy(
