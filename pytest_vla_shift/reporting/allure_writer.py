@@ -12,7 +12,6 @@ from hashlib import md5
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from allure_commons.logger import AllureFileLogger
 from allure_commons.model2 import (
     ATTACHMENT_PATTERN,
     Attachment,
@@ -26,8 +25,10 @@ from allure_commons.types import AttachmentType, LabelType
 from allure_commons.utils import now, uuid4
 
 from pytest_vla_shift.reporting import compounds, numbers
+from pytest_vla_shift.reporting.allure_files import write_item
 from pytest_vla_shift.reporting.summary import incomplete_table, task_table
 from pytest_vla_shift.reporting.tables import render
+from pytest_vla_shift.rollouts.storage import replace_whole, writing
 from pytest_vla_shift.statistics.aggregate import ConditionAggregate
 from pytest_vla_shift.statistics.report import RunReport, SuiteReport
 from pytest_vla_shift.statistics.suite_compounds import CompoundLevel
@@ -76,24 +77,25 @@ def write_aggregates(alluredir: Path, report: RunReport) -> int:
         The number of results written.
 
     Raises:
-        OSError: the folder cannot be written.
+        StorageError: something cannot be written; it is named.
     """
-    logger = AllureFileLogger(str(alluredir))
+    _make(alluredir)
     table = render(report) + "\n"
     written = 0
     for suite in report.suites:
         for condition in suite.conditions:
             # Allure shows an attachment that two results share in one of them only.
             source = ATTACHMENT_PATTERN.format(prefix=uuid4(), ext="txt")
-            logger.report_attached_data(body=table, file_name=source)
+            replace_whole(alluredir / source, table.encode())
             attachment = Attachment("summary", source, AttachmentType.TEXT.mime_type)
-            logger.report_result(_aggregate(report, suite, condition, attachment))
+            write_item(alluredir, _aggregate(report, suite, condition, attachment))
             written += 1
         for item in suite.compounds:
-            logger.report_result(_compound(report, suite, item))
+            write_item(alluredir, _compound(report, suite, item))
             written += 1
-    _write(alluredir / "categories.json", json.dumps(CATEGORIES, indent=1) + "\n")
-    _write(alluredir / "environment.properties", _environment(report))
+    categories = json.dumps(CATEGORIES, indent=1) + "\n"
+    replace_whole(alluredir / "categories.json", categories.encode())
+    replace_whole(alluredir / "environment.properties", _environment(report).encode())
     return written
 
 
@@ -113,14 +115,15 @@ def write_broken(alluredir: Path, policy: str, nodes: Iterable[PlannedNode], rea
         The number of results written.
 
     Raises:
-        OSError: the folder cannot be written.
+        StorageError: something cannot be written; it is named.
     """
-    logger = AllureFileLogger(str(alluredir))
+    _make(alluredir)
     written = 0
     for node in nodes:
         name, path = _names(node)
         moment = now()
-        logger.report_result(
+        write_item(
+            alluredir,
             TestResult(
                 uuid=uuid4(),
                 name=node.node.rpartition("::")[2],
@@ -139,7 +142,7 @@ def write_broken(alluredir: Path, policy: str, nodes: Iterable[PlannedNode], rea
                     (node.suite, node.task),
                     transition="error",
                 ),
-            )
+            ),
         )
         written += 1
     return written
@@ -284,7 +287,6 @@ def _md5(*parts: str) -> str:
     return md5("".join(parts).encode(), usedforsecurity=False).hexdigest()
 
 
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, "utf-8")
-    temporary.replace(path)
+def _make(alluredir: Path) -> None:
+    with writing(alluredir):
+        alluredir.mkdir(parents=True, exist_ok=True)

@@ -31,21 +31,21 @@ def publish(
         integrity: the audit of the run's rollouts; None if it could not be made.
 
     Raises:
-        StorageError: a folder cannot be written.
+        StorageError: something cannot be written; it is named.
     """
     with whole():
-        with writing(directory):
-            write_summary(directory, report)
-            if integrity is not None:
-                found = integrity.to_json()
-                text = json.dumps(found, indent=1, allow_nan=False, ensure_ascii=False)
-                replace_file(directory / "audit-integrity.json", text + "\n")
+        write_summary(directory, report)
+        if integrity is not None:
+            found = integrity.to_json()
+            text = json.dumps(found, indent=1, allow_nan=False, ensure_ascii=False)
+            path = directory / "audit-integrity.json"
+            with writing(path):
+                replace_file(path, text + "\n")
         if allure_directory is not None:
-            with writing(allure_directory):
-                write_aggregates(allure_directory, report)
-                write_broken(
-                    allure_directory,
-                    report.facts.policy,
-                    unreported,
-                    "the run ended, or the pytest worker crashed, before this node was done",
-                )
+            write_aggregates(allure_directory, report)
+            write_broken(
+                allure_directory,
+                report.facts.policy,
+                unreported,
+                "the run ended, or the pytest worker crashed, before this node was done",
+            )

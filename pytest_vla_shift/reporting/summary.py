@@ -10,6 +10,7 @@ from pathlib import Path
 from pytest_vla_shift.reporting import beyond, compounds, numbers, replications
 from pytest_vla_shift.reporting.markup import code, escape, table
 from pytest_vla_shift.reporting.tables import missing_line, nominal_line
+from pytest_vla_shift.rollouts.storage import writing
 from pytest_vla_shift.statistics.aggregate import ConditionAggregate
 from pytest_vla_shift.statistics.report import RunReport, SuiteReport
 
@@ -25,14 +26,16 @@ def write_summary(directory: Path, report: RunReport) -> tuple[Path, Path]:
         The paths of ``summary.md`` and ``summary.json``.
 
     Raises:
-        OSError: the directory cannot be written.
+        StorageError: one of them cannot be written; it is named.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
     text = json.dumps(report.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
-    return (
-        replace_file(directory / "summary.md", markdown(report)),
-        replace_file(directory / "summary.json", text + "\n"),
-    )
+    paths = directory / "summary.md", directory / "summary.json"
+    for path, content in zip(paths, (markdown(report), text + "\n"), strict=True):
+        with writing(path):
+            replace_file(path, content)
+    return paths
 
 
 def replace_file(path: Path, text: str) -> Path:
