@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vla_shift import devices, policy_server
-from pytest_vla_shift.contract import check_contract
+from pytest_vla_shift.contract import check_contract, policy_settings
 from pytest_vla_shift.protocol.plan import plan
 from pytest_vla_shift.reporting.audit_tables import pairing_table, severity_table
 from pytest_vla_shift.reporting.contact_sheet import write_sheets
@@ -139,7 +139,7 @@ class Audit:
                 self._run.policy,
                 self._run.policy_args,
                 paths=[self._config.rootpath],
-                url=self._run.policy_url,
+                settings=policy_settings(self._run),
                 ready=lambda: policy_server.start(self._config),
             )
         return self._policy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from pytest_vla_shift.simulators.mending import mending_line
 
 if TYPE_CHECKING:
     from pytest_vla_shift.policies.protocol import Policy
+    from pytest_vla_shift.policies.settings import PolicySettings
     from pytest_vla_shift.rollouts.engine import Engine
 
 Planned = Sequence[tuple[str, Suite, Cell]]
@@ -40,6 +42,31 @@ def lane_options(
     return [simulator_options(run, each) for each in environments] if run.envs > 1 else []
 
 
+def policy_settings(run: RunConfig) -> PolicySettings:
+    """How this run's policy is reached.
+
+    Raises:
+        UsageError: the variable of the token is not set, or the checkpoint cannot be read.
+    """
+    from pytest_vla_shift.policies.settings import PolicySettings, read_checkpoint
+
+    token = None
+    if run.policy_token is not None:
+        token = os.environ.get(run.policy_token)
+        if not token:
+            raise UsageError(
+                f"--vla-policy-token names the environment variable {run.policy_token!r}, which is"
+                " not set. It takes a variable's name, so that the token itself is in no history"
+            )
+    return PolicySettings(
+        url=run.policy_url,
+        timeout_s=run.policy_timeout_s,
+        token=token,
+        checkpoint=None if run.checkpoint is None else read_checkpoint(run.checkpoint),
+        replan=run.replan,
+    )
+
+
 def open_policy(run: RunConfig, paths: Sequence[Path], ready: Callable[[], None]) -> Policy:
     """The run's policy: in a thread of its own, with time limits, unless it is to be debugged.
 
@@ -54,11 +81,11 @@ def open_policy(run: RunConfig, paths: Sequence[Path], ready: Callable[[], None]
     from pytest_vla_shift.policies.registry import resolve
     from pytest_vla_shift.policies.threaded import in_thread
 
-    name, args = run.policy, run.policy_args
+    name, args, settings = run.policy, run.policy_args, policy_settings(run)
     assert name is not None  # only a listing has none
 
     def make() -> Policy:
-        return resolve(name, args, paths=paths, url=run.policy_url, ready=ready)
+        return resolve(name, args, paths=paths, settings=settings, ready=ready)
 
     return make() if run.envs == 0 else in_thread(make, run.policy_timeout_s)
 

@@ -7,7 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vla_shift.contract import lane_options, open_policy, simulator_options
+from pytest_vla_shift.contract import (
+    lane_options,
+    open_policy,
+    policy_settings,
+    simulator_options,
+)
 from pytest_vla_shift.options import RunConfig
 from pytest_vla_shift.protocol.errors import UsageError
 
@@ -99,9 +104,8 @@ def _on_cluster(
     asked = ClusterRun(
         policy=run.policy,
         policy_args=run.policy_args,
-        policy_url=run.policy_url,
+        settings=policy_settings(run),
         paths=paths,
-        policy_timeout_s=run.policy_timeout_s,
         start_s=run.policy_start_s,
         envs=run.envs,
         # Which GPU draws is the node's to say.

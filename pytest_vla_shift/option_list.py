@@ -25,6 +25,22 @@ def add_options(parser: pytest.Parser) -> None:
         action="append",
         metavar="K=V",
     )
+    parser.addini("vla_policy_arg", "defaults of --vla-policy-arg", type="linelist", default=[])
+    option(
+        "checkpoint",
+        "the weights under test, for the key: their path, or a label; with @sha256:... behind it",
+        metavar="CHECKPOINT",
+    )
+    option(
+        "replan",
+        "actions of a chunk that are executed before the policy is asked again",
+        metavar="N",
+    )
+    option(
+        "policy-token",
+        "environment variable that holds the token of the policy's server",
+        metavar="VARIABLE",
+    )
     option("policy-url", "where the policy's server listens: tcp://HOST:PORT", metavar="URL")
     option(
         "policy-command",

@@ -34,6 +34,9 @@ class RunConfig:
     Attributes:
         policy: ``--vla-policy``; None only with ``--vla-list``.
         policy_args: ``--vla-policy-arg``, name to text.
+        checkpoint: ``--vla-checkpoint``, as it was typed; None if nothing was said.
+        replan: ``--vla-replan``; None for what the policy says.
+        policy_token: ``--vla-policy-token``, the name of an environment variable.
         cut: how the grid is narrowed.
         extras: what is run on top of the suites' own conditions.
         list_only: print the plan and run nothing.
@@ -60,6 +63,9 @@ class RunConfig:
 
     policy: str | None
     policy_args: Mapping[str, str]
+    checkpoint: str | None
+    replan: int | None
+    policy_token: str | None
     cut: Cut
     extras: Extras
     list_only: bool
@@ -105,9 +111,10 @@ def read_options(config: pytest.Config) -> RunConfig:
         raise UsageError(f"--vla-run: {run!r} must be a plain folder name")
     return RunConfig(
         policy=policy,
-        policy_args=parse_policy_args(
-            config.getoption("--vla-policy-arg") or [], "--vla-policy-arg"
-        ),
+        policy_args=_policy_args(config),
+        checkpoint=_value(config, "checkpoint"),
+        replan=_count_from_one(config, "replan"),
+        policy_token=_value(config, "policy-token"),
         cut=_cut(config),
         extras=_extras(config),
         list_only=bool(config.getoption("--vla-list")),
@@ -118,7 +125,7 @@ def read_options(config: pytest.Config) -> RunConfig:
         executor=_choice(config, "executor", EXECUTORS, default="local"),
         envs=_envs(_value(config, "envs")),
         rollout_timeout_s=_positive(config, "rollout-timeout", 600.0, "number of seconds"),
-        recycle_rollouts=_recycle_rollouts(_value(config, "recycle-rollouts")),
+        recycle_rollouts=_count_from_one(config, "recycle-rollouts"),
         recycle_bytes=int(_positive(config, "recycle-memory", 8.0, "number of GiB") * 2**30),
         gpus=_words(config, "gpus") or None,
         render_gpus=_words(config, "render-gpus") or None,
@@ -197,6 +204,13 @@ def _extras(config: pytest.Config) -> Extras:
     )
 
 
+def _policy_args(config: pytest.Config) -> dict[str, str]:
+    """Those of the ini file, and over them those of the command line."""
+    args = parse_policy_args(list(config.getini("vla_policy_arg")), "vla_policy_arg")
+    typed = config.getoption("--vla-policy-arg") or []
+    return args | parse_policy_args(typed, "--vla-policy-arg")
+
+
 def parse_policy_args(pairs: list[str], option: str) -> dict[str, str]:
     """``name=value`` texts as a table.
 
@@ -232,11 +246,12 @@ def _envs(value: str | None) -> int:
     return int(value)
 
 
-def _recycle_rollouts(value: str | None) -> int | None:
+def _count_from_one(config: pytest.Config, name: str) -> int | None:
+    value = _value(config, name)
     if value is None:
         return None
-    if not (value.isascii() and value.isdecimal()) or int(value) < 1:
-        raise UsageError(f"--vla-recycle-rollouts: {value!r} is not a whole number from 1")
+    if not (value.isascii() and value.isdecimal()) or len(value) > 9 or int(value) < 1:
+        raise UsageError(f"--vla-{name}: {value!r} is not a whole number from 1")
     return int(value)
 
 

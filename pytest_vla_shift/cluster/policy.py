@@ -16,7 +16,8 @@ from pytest_vla_shift.cluster.remote_seat import RemoteSeat
 from pytest_vla_shift.cluster.rollout_actors import RayRunner, RolloutActors
 from pytest_vla_shift.cluster.rollout_host import RolloutHost, RolloutRecipe
 from pytest_vla_shift.cluster.surroundings import Surroundings
-from pytest_vla_shift.policies.threaded import FIRST, PARTING_S
+from pytest_vla_shift.policies.settings import FIRST
+from pytest_vla_shift.policies.threaded import PARTING_S
 from pytest_vla_shift.protocol.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_vla_shift.policies.protocol import PolicySpec
+    from pytest_vla_shift.policies.settings import PolicySettings
     from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
     from pytest_vla_shift.rollouts.attempts import Runner, SimulatorOptions
 
@@ -39,9 +41,8 @@ class ClusterRun:
     """What a run asks of a cluster.
 
     Attributes:
-        policy, policy_args, policy_url: as for a policy of this process.
+        policy, policy_args, settings: as for a policy of this process.
         paths: where modules of policies may lie.
-        policy_timeout_s: how long a call of the policy may take.
         start_s: how long an actor may take to be placed and started, with the policy's making.
         envs: rollouts at once.
         options: how simulators are run.
@@ -49,9 +50,8 @@ class ClusterRun:
 
     policy: str
     policy_args: Mapping[str, str]
-    policy_url: str | None
+    settings: PolicySettings
     paths: Sequence[Path]
-    policy_timeout_s: float
     start_s: float
     envs: int
     options: SimulatorOptions
@@ -147,8 +147,7 @@ class ClusterPolicy:
         recipe = PolicyRecipe(
             run.policy,
             run.policy_args,
-            run.policy_url,
-            run.policy_timeout_s,
+            run.settings,
             seats,
             self._surroundings,
         )
@@ -166,7 +165,7 @@ class ClusterPolicy:
         )
         # Its own time limits come first.
         return RemoteActor(
-            handle, f"policy actor {place}", FIRST * run.policy_timeout_s + SILENCE_S
+            handle, f"policy actor {place}", FIRST * run.settings.timeout_s + SILENCE_S
         )
 
     def _open(self) -> PolicySpec:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pytest_vla_shift.policies.settings import PolicySettings
     from pytest_vla_shift.policies.threaded import ThreadedPolicy
     from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
     from pytest_vla_shift.rollouts.seat import Seat
@@ -35,16 +36,15 @@ class PolicyRecipe:
     """How a policy actor makes its policy.
 
     Attributes:
-        name, args, url: as ``--vla-policy``, ``--vla-policy-arg`` and ``--vla-policy-url`` say.
-        timeout_s: ``--vla-policy-timeout``.
+        name, args: as ``--vla-policy`` and ``--vla-policy-arg`` say.
+        settings: how the policy is reached.
         seats: numbers of the seats that are kept for its own rollouts.
         surroundings: of the process that runs pytest.
     """
 
     name: str
     args: Mapping[str, str]
-    url: str | None
-    timeout_s: float
+    settings: PolicySettings
     seats: tuple[int, ...]
     surroundings: Surroundings
 
@@ -160,10 +160,10 @@ class PolicyHost:
 
         def make() -> object:
             paths = [Path(path) for path in recipe.surroundings.paths]
-            return resolve(recipe.name, recipe.args, paths=paths, url=recipe.url)
+            return resolve(recipe.name, recipe.args, paths=paths, settings=recipe.settings)
 
         try:
-            self._policy = in_thread(make, recipe.timeout_s)  # type: ignore[arg-type]
+            self._policy = in_thread(make, recipe.settings.timeout_s)  # type: ignore[arg-type]
             check_lanes(self._policy, len(recipe.seats))
             self._desk = Desk(self._policy)
             self._seats = {number: self._desk.seat() for number in recipe.seats}

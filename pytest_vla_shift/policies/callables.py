@@ -62,7 +62,7 @@ class FunctionPolicy:
         revision: str,
         function: ActionFunction,
         options: Mapping[str, object],
-        arguments: Mapping[str, str],
+        arguments: Mapping[str, object],
     ) -> None:
         self._function = function
         self._arguments = dict(arguments)

@@ -44,9 +44,13 @@ def spec_problems(spec: PolicySpec) -> list[str]:
     problems += [f"{n} must be a whole number from 1, not {counts[n]!r}" for n in wrong]
     if not wrong and spec.replan > spec.chunk:
         problems.append(f"replan {spec.replan} is more than its chunk {spec.chunk}")
-    for name in ("privileged", "seeded", "language", "stateless"):
+    for name in ("privileged", "seeded", "language", "stateless", "seedable"):
         if not isinstance(getattr(spec, name), bool):
             problems.append(f"{name} must be True or False")
+    if not isinstance(spec.checkpoint, str):
+        problems.append("checkpoint must be text")
+    if spec.seeded is True and spec.seedable is False:
+        problems.append("what is seeded is seedable")
     if not wrong and spec.batch > 1 and not spec.stateless:
         problems.append("a policy that takes batches must be stateless")
     return problems

@@ -33,6 +33,10 @@ class PolicySpec:
         stateless: whether ``act`` depends on nothing but the observation (and on the random state
             that the rollout swaps in), so that one instance may serve rollouts side by side.
         batch: how many observations ``act_batch`` takes at once; 1 for a policy without it.
+        seedable: whether a seed can be handed to it at all. A policy that is not ``seeded`` is
+            recorded as inert where it gets a seed that decides nothing, and as ``not supported``
+            where its server's protocol has no place for one.
+        checkpoint: label and digest of its weights; empty if nobody said.
     """
 
     name: str
@@ -46,6 +50,8 @@ class PolicySpec:
     language: bool = True
     stateless: bool = False
     batch: int = 1
+    seedable: bool = True
+    checkpoint: str = ""
 
 
 class Policy(Protocol):

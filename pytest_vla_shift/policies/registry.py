@@ -5,24 +5,21 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from pytest_vla_shift.policies.callables import OPTIONS, ActionFunction, FunctionPolicy
-from pytest_vla_shift.policies.guard import new_session, spec_problems
-from pytest_vla_shift.policies.protocol import PolicySpec
+from pytest_vla_shift.policies.guard import spec_problems
 from pytest_vla_shift.policies.randomness import MAKING_SEED, RolloutRandomness
+from pytest_vla_shift.policies.respecified import Respecified
+from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.policies.source import source_digest
 from pytest_vla_shift.protocol import registry
 from pytest_vla_shift.protocol.errors import InfrastructureError, UsageError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from pytest_vla_shift.policies.protocol import BatchPolicy, Policy
-    from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
+    from pytest_vla_shift.policies.protocol import Policy
 
 _METHODS = ("unsupported", "reset", "act", "close")
 
@@ -32,7 +29,7 @@ def resolve(
     args: Mapping[str, str],
     *,
     paths: Sequence[Path] = (),
-    url: str | None = None,
+    settings: PolicySettings | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> Policy:
     """The policy that ``name`` stands for, made with ``args``.
@@ -55,9 +52,11 @@ def resolve(
         paths: where modules of ``module:attr`` may lie beside what is importable already, for
             example pytest's root. The working directory always is one. They stay on ``sys.path``,
             since such a module may import its neighbours later.
-        url: what ``--vla-policy-url`` was given: keyword argument ``url`` of what makes the
-            policy, or of the function. It says where the same policy is asked, and is part of
-            neither its name nor its revision nor its arguments.
+        settings: how it is reached. What makes the policy, or the function, gets all of it as
+            keyword argument ``settings`` if it has one, and else the URL as ``url``, the token as
+            ``token`` and the checkpoint's path as ``checkpoint``. None of them is part of its name,
+            its revision or its arguments; the checkpoint's label and digest go into its spec, and
+            so does ``replan``.
         ready: called before a policy is made that is given ``url``, when all that can be checked
             without making it has been: starts the server.
 
@@ -65,6 +64,7 @@ def resolve(
         UsageError: unknown name, failing import, arguments that do not fit, a URL that is given
             and not taken or needed and not given, or not a policy.
     """
+    settings = settings or PolicySettings()
     own = ":" in name
     if own:
         for path in reversed([Path.cwd(), *paths]):
@@ -74,9 +74,14 @@ def resolve(
         target = _load(name)
     # Anew: what was imported just now may be torch, whose generators are swapped only from here on.
     with RolloutRandomness(MAKING_SEED).swapped_in():
-        made = _make(name, target, _Given(args, url, ready))
-    if own and not isinstance(made, FunctionPolicy):
-        made = _FromSource(made, name, source_digest(name, target))
+        made = _make(name, target, _Given(args, settings, ready))
+    source = own and not isinstance(made, FunctionPolicy)
+    made = Respecified.of(
+        made,
+        name=name if source else None,
+        source=source_digest(name, target) if source else None,
+        settings=settings,
+    )
     problems = spec_problems(made.spec)
     if problems:
         raise UsageError(f"policy {name!r} declares what cannot be: {'; '.join(problems)}")
@@ -100,40 +105,66 @@ class _Given:
     """What a policy is made with."""
 
     args: Mapping[str, str]
-    url: str | None
+    settings: PolicySettings
     ready: Callable[[], None]
 
     def __str__(self) -> str:
         return ", ".join(f"{key}={value}" for key, value in self.args.items())
 
-    def keywords(self, name: str, takes: Callable[..., object]) -> dict[str, str]:
-        """``args``, and the URL.
+    def keywords(self, name: str, takes: Callable[..., object]) -> dict[str, object]:
+        """``args``, and what of the settings ``takes`` has a parameter for.
 
         Raises:
-            UsageError: ``takes`` has no parameter for it, or got one already.
+            UsageError: something is given that it has no parameter for, or twice, or not given
+                though it must be.
         """
-        if self.url is None:
-            if "url" not in self.args and _needs_url(takes):
-                raise UsageError(
-                    f"policy {name!r} is asked at a server: say where with --vla-policy-url"
-                )
-            return dict(self.args)
-        if "url" in self.args:
-            raise UsageError("url is given twice: --vla-policy-url and --vla-policy-arg=url")
-        if not _takes_url(takes):
+        settings = self.settings
+        if takes_keyword(takes, "settings", explicitly=True):
+            if "settings" in self.args:
+                raise UsageError(f"policy {name!r} takes no argument called settings")
+            return {**self.args, "settings": settings}
+        if settings.url is None and "url" not in self.args and _needs_url(takes):
             raise UsageError(
-                f"policy {name!r} takes no url, so --vla-policy-url would change nothing."
-                f" It takes {_parameters(takes)}"
+                f"policy {name!r} is asked at a server: say where with --vla-policy-url"
             )
-        return {**self.args, "url": self.url}
+        keywords: dict[str, object] = dict(self.args)
+        for key, option, value in (
+            ("url", "--vla-policy-url", settings.url),
+            ("token", "--vla-policy-token", settings.token),
+        ):
+            if value is None:
+                continue
+            if key in self.args:
+                raise UsageError(f"{key} is given twice: {option} and --vla-policy-arg={key}")
+            if not takes_keyword(takes, key):
+                raise UsageError(
+                    f"policy {name!r} takes no {key}, so {option} would change nothing."
+                    f" It takes {_parameters(takes)}"
+                )
+            keywords[key] = value
+        path = None if settings.checkpoint is None else settings.checkpoint.path
+        # Without such a parameter it is a label: the user says what the policy loads by itself.
+        if path is not None and takes_keyword(takes, "checkpoint", explicitly=True):
+            if "checkpoint" in self.args:
+                raise UsageError(
+                    "checkpoint is given twice: --vla-checkpoint and --vla-policy-arg=checkpoint"
+                )
+            keywords["checkpoint"] = str(path)
+        return keywords
+
+    @property
+    def bare(self) -> bool:
+        """Whether there is nothing to make a policy with."""
+        settings = self.settings
+        return not self.args and settings.url is None and settings.token is None
 
 
 def _make(name: str, target: object, given: _Given) -> Policy:
     if isinstance(target, type):
         return _as_policy(name, _call(name, target, given), None)
     if _is_policy(target):
-        if given.args or given.url is not None:
-            what = str(given) or "--vla-policy-url"
+        if not given.bare:
+            what = str(given) or "--vla-policy-url or --vla-policy-token"
             raise UsageError(f"policy {name!r} is made already and takes no arguments: {what}")
         return cast("Policy", target)
     if not callable(target):
@@ -196,16 +227,19 @@ def _as_policy(name: str, made: object, given: _Given | None) -> Policy:
     )
 
 
-def _takes_url(takes: Callable[..., object]) -> bool:
-    """Whether the signature has a place for a keyword ``url``; where there is none to read, yes."""
+def takes_keyword(takes: Callable[..., object], key: str, *, explicitly: bool = False) -> bool:
+    """Whether the signature has a place for a keyword ``key``.
+
+    One that takes any keyword, or shows no signature, has, unless asked for ``explicitly``.
+    """
     try:
         parameters = inspect.signature(takes).parameters
     except (TypeError, ValueError):
+        return not explicitly
+    named = parameters.get(key)
+    if named is not None and named.kind in (named.KEYWORD_ONLY, named.POSITIONAL_OR_KEYWORD):
         return True
-    named = parameters.get("url")
-    return (
-        named is not None and named.kind in (named.KEYWORD_ONLY, named.POSITIONAL_OR_KEYWORD)
-    ) or (any(p.kind is p.VAR_KEYWORD for p in parameters.values()))
+    return not explicitly and any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def _needs_url(takes: Callable[..., object]) -> bool:
@@ -237,49 +271,3 @@ def _takes_observation(name: str, function: Callable[..., object]) -> bool:
 
 def _parameters(make: Callable[..., object]) -> str:
     return ", ".join(str(p) for p in inspect.signature(make).parameters.values()) or "none"
-
-
-class _FromSource:
-    """A user's policy, under the name that was asked for and with its source in its revision."""
-
-    def __init__(self, policy: Policy, name: str, digest: str) -> None:
-        self._policy = policy
-        self._name = name
-        self._digest = digest
-        self._given: list[Policy] = []
-
-    @property
-    def spec(self) -> PolicySpec:
-        spec = self._policy.spec
-        if not isinstance(spec, PolicySpec):
-            raise UsageError(
-                f"policy {self._name!r}: spec is a {type(spec).__name__}, not a PolicySpec"
-            )
-        return replace(spec, name=self._name, revision=f"{spec.revision} {self._digest}".strip())
-
-    def unsupported(self, task_suite: str, task: str) -> str | None:
-        return self._policy.unsupported(task_suite, task)
-
-    def reset(self, episode: EpisodeInfo, seed: int) -> None:
-        self._policy.reset(episode, seed)
-
-    def act(self, observation: Observation) -> NDArray[np.floating]:
-        return self._policy.act(observation)
-
-    def close(self) -> None:
-        self._policy.close()
-
-    def __getattr__(self, name: str) -> object:
-        """What a policy may have beyond the protocol, if this one has it."""
-        optional = {"session": self._session, "act_batch": self._act_batch}
-        if name not in optional or not hasattr(self._policy, name):
-            raise AttributeError(name)
-        return optional[name]
-
-    def _session(self) -> _FromSource:
-        return _FromSource(new_session(self._policy, self._given), self._name, self._digest)
-
-    def _act_batch(
-        self, observations: Sequence[Observation], seeds: Sequence[int]
-    ) -> Sequence[NDArray[np.floating]]:
-        return cast("BatchPolicy", self._policy).act_batch(observations, seeds)

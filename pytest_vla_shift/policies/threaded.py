@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from pytest_vla_shift.policies.guard import new_session
+from pytest_vla_shift.policies.settings import FIRST
 from pytest_vla_shift.protocol.errors import PolicyStuck, PolicyTimeout
 
 if TYPE_CHECKING:
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from pytest_vla_shift.policies.protocol import BatchPolicy, Policy, PolicySpec
     from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
 
-FIRST = 10.0
-"""The first decisions may take so many times the limit: they compile and load."""
-
 PARTING_S = 5.0
 """How long ``close`` may take, and how long a call that is overdue is waited for at the end."""
+
+GRACE_S = 10.0
+"""How much later a call is given up that has a time limit of its own, as those of a server do."""
 
 T = TypeVar("T")
 
@@ -220,7 +221,9 @@ class ThreadedPolicy:
         return chunks
 
     def _limit_s(self) -> float:
-        return self._thread.timeout_s * (1.0 if self._thread.warm else FIRST)
+        limit_s = self._thread.timeout_s * (1.0 if self._thread.warm else FIRST)
+        # One that keeps the limit itself knows better what hangs, and is left the time to say it.
+        return limit_s + GRACE_S * bool(getattr(self._inner, "keeps_time", False))
 
 
 def in_thread(make: Callable[[], Policy], timeout_s: float) -> ThreadedPolicy:

@@ -75,3 +75,14 @@ class PolicyStuck(PolicyTimeout):
     """The policy cannot be asked any more: a call that timed out never returned, or it is gone."""
 
     kind = "policy stuck"
+
+
+class PolicyServerError(PolicyError):
+    """The policy's server refused, broke off, answered with what is no answer, or not in time.
+
+    The next rollout, or the second attempt of this one, gets a new connection: what arrives late
+    on the old one is never executed.
+    """
+
+    kind = "policy server"
+    retry = True

@@ -62,7 +62,8 @@ class RolloutRecord:
         identities: axis -> why its shift changed nothing here; it is not among the interventions.
         instruction: the sentence that the policy was given. Empty if the episode was never reached.
         policy_seed: the seed that ``reset`` was given.
-        seed_note: ``shared``, ``inert`` (the policy declares no seed), ``other`` (null arm).
+        seed_note: ``shared``, ``other`` (null arm), ``inert`` (the seed decides nothing), or ``not
+            supported`` (its server cannot be given one).
         actions_digest: digest of the executed actions, (steps, D) float64.
         error: kind and message of an infrastructure error.
         attempts: 1, or 2 when a first worker was lost.

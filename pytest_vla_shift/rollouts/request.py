@@ -34,7 +34,8 @@ class RolloutRequest:
         identities: axis -> why its shift changes nothing here.
         replicate: 0, or 1 with the second policy seed of ``--vla-replicate``.
         policy_seed: what the policy's ``reset`` is given.
-        seed_note: ``shared``, ``other`` (null arm of a seeded policy) or ``inert``.
+        seed_note: ``shared``, ``other`` (null arm of a seeded policy), ``inert`` or ``not
+            supported``.
         horizon: control steps after settling.
         identity: everything that could change a number.
         key: its digest.
@@ -101,7 +102,7 @@ def request(
             identities[part.axis.name] = found
         else:
             interventions.append(found)
-    seed, note = _policy_seed(suite, episode, condition, replicate, seeded=policy.seeded)
+    seed, note = _policy_seed(suite, episode, condition, replicate, policy)
     horizon = suite.horizons[episode.task_suite]
     bound: list[JSON] = [
         {
@@ -146,6 +147,8 @@ def request(
             "language": policy.language,
             # Shapes decide rounding. Absent for one at a time, so that older keys stay.
             **({"batch": policy.batch} if policy.batch > 1 else {}),
+            **({} if policy.seedable else {"seedable": False}),
+            **({"checkpoint": policy.checkpoint} if policy.checkpoint else {}),
         },
         "policy_seed": seed,
         "replicate": replicate,
@@ -205,7 +208,7 @@ def _place(episode: Episode) -> tuple[str, str, int]:
 
 
 def _policy_seed(
-    suite: Suite, episode: Episode, condition: Condition, replicate: int, *, seeded: bool
+    suite: Suite, episode: Episode, condition: Condition, replicate: int, policy: PolicySpec
 ) -> tuple[int, str]:
     """One seed for both arms of a pair; another one for the null arm of a seeded policy.
 
@@ -215,8 +218,8 @@ def _policy_seed(
     parts: list[str | int] = ["policy", suite.policy_seed, *_place(episode)]
     if replicate:
         parts += ["replicate", replicate]
-    if not seeded:
-        return stable_seed(*parts), "inert"
+    if not policy.seeded:
+        return stable_seed(*parts), "inert" if policy.seedable else "not supported"
     if condition.name == "null":
         return stable_seed(*parts, "null"), "other"
     return stable_seed(*parts), "shared"

@@ -182,7 +182,11 @@ def _seed(record: RolloutRecord) -> Iterator[Found]:
     if record.identity.get("policy_seed") != record.policy_seed:
         yield Kind.POLICY_SEED, "the seed is not the one of the key"
     seeded = _at(record.identity, "policy", "seeded")
-    right = "inert" if not seeded else "other" if record.condition == NULL.name else "shared"
+    if not seeded:
+        inert = _at(record.identity, "policy", "seedable") is not False
+        right = "inert" if inert else "not supported"
+    else:
+        right = "other" if record.condition == NULL.name else "shared"
     if record.seed_note != right:
         yield Kind.POLICY_SEED, f"the seed is told to be {record.seed_note!r}, it is {right!r}"
 

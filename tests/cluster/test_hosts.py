@@ -18,6 +18,7 @@ from pytest_vla_shift.cluster.remote_seat import RemoteSeat
 from pytest_vla_shift.cluster.rollout_host import RolloutHost, RolloutRecipe
 from pytest_vla_shift.cluster.surroundings import Surroundings
 from pytest_vla_shift.policies.protocol import PolicySpec
+from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.protocol.conditions import CLEAN
 from pytest_vla_shift.protocol.errors import PolicyError, PolicyStuck, SimulatorError, UsageError
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo, Observation
@@ -53,7 +54,9 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hosted(policy: str = "tests.fakes.lane_policies:Sessions", *seats: int) -> PolicyHost:
-    recipe = PolicyRecipe(policy, {}, None, 60.0, seats or (0,), Surroundings.here([]))
+    recipe = PolicyRecipe(
+        policy, {}, PolicySettings(timeout_s=60.0), seats or (0,), Surroundings.here([])
+    )
     return PolicyHost(recipe)
 
 

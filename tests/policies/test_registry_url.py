@@ -11,6 +11,7 @@ import pytest
 from pytest_vla_shift.policies.guard import ask
 from pytest_vla_shift.policies.protocol import Policy
 from pytest_vla_shift.policies.registry import resolve
+from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.protocol.errors import UsageError
 from tests.policies.observations import observation
 
@@ -77,20 +78,25 @@ def where(policy: Policy) -> object:
 @pytest.mark.parametrize("attr", ["Asks", "Open", "Optional", "make"])
 def test_the_url_is_given_to_what_makes_the_policy(mine: str, attr: str) -> None:
     ready: list[str] = []
-    made = resolve(f"{mine}:{attr}", {}, url=URL, ready=lambda: ready.append("ready"))
+    made = resolve(
+        f"{mine}:{attr}", {}, settings=PolicySettings(url=URL), ready=lambda: ready.append("ready")
+    )
     assert where(made) == URL
     assert ready == ["ready"]
 
 
 def test_a_function_gets_it_at_every_call(mine: str) -> None:
-    policy = resolve(f"{mine}:function", {}, url=URL)
+    policy = resolve(f"{mine}:function", {}, settings=PolicySettings(url=URL))
     assert ask(policy, observation())[0, 0] == len(URL)
 
 
 @pytest.mark.parametrize("attr", ["Asks", "function", "make"])
 def test_the_same_policy_elsewhere_is_the_same_policy(mine: str, attr: str) -> None:
     name = f"{mine}:{attr}"
-    here, there = resolve(name, {}, url=URL), resolve(name, {}, url="tcp://gpu1:9000")
+    here, there = (
+        resolve(name, {}, settings=PolicySettings(url=URL)),
+        resolve(name, {}, settings=PolicySettings(url="tcp://gpu1:9000")),
+    )
     assert here.spec == there.spec
     assert URL not in str(here.spec)
 
@@ -114,7 +120,7 @@ def test_what_is_wrong_is_said_before_a_server_is_waited_for(
 ) -> None:
     ready: list[str] = []
     with pytest.raises(UsageError, match=message):
-        resolve(name, args, url=url, ready=lambda: ready.append("ready"))
+        resolve(name, args, settings=PolicySettings(url=url), ready=lambda: ready.append("ready"))
     assert not ready
 
 

@@ -1,0 +1,103 @@
+"""How a policy is reached and run, as far as it is no argument of the policy's own."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_vla_shift.protocol.errors import UsageError
+
+FIRST = 10.0
+"""The first decisions may take so many times the limit: they compile and load."""
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{8,64}")
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The weights under test, as the key of every rollout has them.
+
+    Attributes:
+        label: what people call it: never a path, since another machine has other paths.
+        digest: ``sha256:`` and hex digits over its files, or what the user said it is; empty if
+            nobody knows. Then the label alone tells two checkpoints apart.
+        path: where its files are on this machine; None if only a server has them. Not in the key.
+    """
+
+    label: str
+    digest: str = ""
+    path: Path | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.label}@{self.digest}" if self.digest else self.label
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """What the options of a run say about reaching its policy; all but two are in no key.
+
+    Attributes:
+        url: ``--vla-policy-url``: where the policy's server listens.
+        timeout_s: ``--vla-policy-timeout``: after this a call counts as hung; the first
+            decision has :data:`FIRST` times as long.
+        token: what the variable that ``--vla-policy-token`` names holds. Never printed or recorded.
+        checkpoint: ``--vla-checkpoint``; in the key.
+        replan: ``--vla-replan``: how many actions of a chunk are executed before the policy is
+            asked again; None for what the policy or its profile says. In the key.
+    """
+
+    url: str | None = None
+    timeout_s: float = 120.0
+    token: str | None = field(default=None, repr=False)
+    checkpoint: Checkpoint | None = None
+    replan: int | None = None
+
+
+def read_checkpoint(value: str) -> Checkpoint:
+    """``--vla-checkpoint``: a path, a label, or either with ``@sha256:...`` behind it.
+
+    The digest of a path covers every file in it, by relative name and content: two copies agree.
+    A digest that is given as well must agree with it.
+
+    Raises:
+        UsageError: empty or malformed; the files cannot be read or are others than the digest says.
+    """
+    label, separator, said = value.rpartition("@") if "@sha256" in value else (value, "", "")
+    if not label.strip() or (separator and _DIGEST.fullmatch(said) is None):
+        raise UsageError(
+            f"--vla-checkpoint: {value!r} is neither a path nor a label, either with"
+            " @sha256:<8 to 64 hex digits> behind it or not"
+        )
+    path = Path(label).expanduser()
+    if not path.exists():
+        if label.startswith((".", "/", "~")):
+            raise UsageError(f"--vla-checkpoint: there is no {label!r}")
+        return Checkpoint(label, said)
+    try:
+        found = files_digest(path)
+    except OSError as error:
+        raise UsageError(f"--vla-checkpoint: {label!r} cannot be read: {error}") from error
+    if said and not found.startswith(said):
+        raise UsageError(f"--vla-checkpoint: {label!r} has the digest {found}, not {said}")
+    return Checkpoint(path.resolve().name, found, path.resolve())
+
+
+def files_digest(path: Path) -> str:
+    """``sha256:`` and the digest of a file, or of every file in a folder by relative name.
+
+    Raises:
+        OSError: something cannot be read.
+    """
+    whole = hashlib.sha256()
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    for file in files:
+        one = hashlib.sha256()
+        with file.open("rb") as stream:
+            while block := stream.read(_BLOCK):
+                one.update(block)
+        name = "" if file == path else file.relative_to(path).as_posix()
+        whole.update(f"{name}\0{one.hexdigest()}\n".encode())
+    return f"sha256:{whole.hexdigest()}"
