@@ -4,6 +4,10 @@ The first one gives up the rollouts under way, and the run ends as after Ctrl-C:
 is reported, and the same command runs the rest. A SIGTERM or SIGHUP that comes when the end is
 being written changes nothing, since no signal is needed to end it; a second Ctrl-C cuts it short.
 
+That one raises nothing: wherever it strikes, in pytest's own code or in a library's cleaning up,
+the handler itself ends the process. Only if somebody else's program called pytest, which has its
+own life to go on with, it is an exception here too.
+
 Handlers that others installed stay: a debugger's, those of ``nohup``, another plugin's.
 """
 
@@ -11,15 +15,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Iterable
 from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vla_shift.rollouts.storage import interrupt
+from pytest_vla_shift.rollouts.storage import interrupt, settle, when_whole
 
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
@@ -28,6 +34,16 @@ PLUGIN = "vla-shift-signals"
 
 SHELL = 128
 """What a shell adds to a signal's number for the exit code of a program that it ended."""
+
+
+PARTING_S = 5.0
+"""How long the xdist workers of a run that was interrupted twice may take to end."""
+
+CUT_SHORT = (
+    "interrupted again: the end of this run is not written. What was recorded is whole; run the"
+    " same command again"
+)
+LEFT = "interrupted again: the end of this run is written"
 
 
 class Terminated(KeyboardInterrupt):
@@ -51,6 +67,8 @@ class Signals:
         self._is_worker = hasattr(config, "workerinput")
         self._session: pytest.Session | None = None
         self._ending = False
+        self._over = False
+        self._alone = _is_own_program()
         self._told_workers = False
         self._workers: dict[WorkerController, int] = {}
         self._before = self._install()
@@ -71,6 +89,9 @@ class Signals:
         if number == signal.SIGINT:
             if again and self._is_worker:
                 return  # how soon a worker ends is the controller's to say
+            if again and self._alone:
+                when_whole(self._leave)
+                return
             error: KeyboardInterrupt = KeyboardInterrupt()
         elif again:
             return
@@ -92,6 +113,28 @@ class Signals:
         for pid in self._workers.values():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
+
+    def _leave(self) -> None:
+        """End this process here and now, with all that belongs to it; nothing is raised."""
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        self._say(LEFT if self._over else CUT_SHORT)
+        self.end_workers()
+        _await(self._workers.values(), PARTING_S)
+        settle(1.0)
+        os._exit(pytest.ExitCode.INTERRUPTED)
+
+    def _say(self, text: str) -> None:
+        """Past the terminal reporter: this may be in the middle of what it is writing."""
+        capture = self._config.pluginmanager.get_plugin("capturemanager")
+        # Whatever is in the way, of a capture or of a terminal that is gone, the end is not.
+        with suppress(Exception):
+            if capture is not None:
+                capture.suspend(in_=False)
+        with suppress(Exception):
+            sys.stdout.flush()
+        with suppress(OSError):
+            os.write(1, f"\n{text}\n".encode())
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Know whom to stop."""
@@ -132,12 +175,10 @@ class Signals:
             terminal = self._config.pluginmanager.get_plugin("terminalreporter")
             if terminal is not None:
                 terminal.ensure_newline()
-                terminal.write_line(
-                    "interrupted again: the end of this run is not written. What was recorded is"
-                    " whole; run the same command again",
-                    red=True,
-                )
+                terminal.write_line(CUT_SHORT, red=True)
             return None
+        finally:
+            self._over = True
 
     def stop(self, reason: Exception) -> None:
         """Let the node under way be the last one."""
@@ -154,6 +195,9 @@ class Signals:
 
     def pytest_unconfigure(self) -> None:
         """Give the signals back."""
+        if self._alone:
+            # What is left is the interpreter's own end, where a Ctrl-C shows as a traceback.
+            self._before.pop(signal.SIGINT, None)
         for number, handler in self._before.items():
             if signal.getsignal(number) == self._arrived:
                 signal.signal(number, handler)  # type: ignore[arg-type]  # as getsignal gave it
@@ -167,6 +211,28 @@ def stop(session: pytest.Session, message: str) -> None:
     """
     if not session.shouldstop:
         session.shouldstop = message
+
+
+def _is_own_program() -> bool:
+    """Whether this process is pytest's command: when that returns, the process ends."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        module = frame.f_globals.get("__name__")
+        if module == "_pytest.config" and frame.f_code.co_name.endswith("console_main"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _await(children: Iterable[int], within_s: float) -> None:
+    """Wait until these processes have ended; kill those that have not within that time."""
+    until = time.monotonic() + within_s
+    for pid in children:
+        with suppress(ChildProcessError, ProcessLookupError):
+            while os.waitpid(pid, os.WNOHANG) == (0, 0):
+                if time.monotonic() > until:
+                    os.kill(pid, signal.SIGKILL)
+                time.sleep(0.01)
 
 
 def _message(number: int) -> str:

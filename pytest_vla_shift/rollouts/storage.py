@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -68,18 +69,28 @@ def refused(path: Path, error: OSError) -> StorageError:
 # Signals. Handlers run in the main thread only, between two of its instructions.
 
 _depth = 0
-_pending: BaseException | None = None
+_pending: Callable[[], None] | None = None
+_mutex = threading.Lock()
+_others = 0
+"""Threads other than the main one that are in a section."""
 
 
 @contextmanager
 def whole() -> Iterator[None]:
-    """A section of the main thread that a signal does not cut: what it raises comes at the end.
+    """A section that a signal does not cut: what its handler asks for comes at the end.
 
-    In other threads it does nothing, since no signal is raised there. Sections may be nested.
+    Handlers interrupt the main thread only; of other threads it is known that they are in one, see
+    :func:`settle`. Sections may be nested.
     """
-    global _depth, _pending
+    global _depth, _pending, _others
     if threading.current_thread() is not threading.main_thread():
-        yield
+        with _mutex:
+            _others += 1
+        try:
+            yield
+        finally:
+            with _mutex:
+                _others -= 1
         return
     _depth += 1
     try:
@@ -87,8 +98,20 @@ def whole() -> Iterator[None]:
     finally:
         _depth -= 1
         if _depth == 0 and _pending is not None:
-            raised, _pending = _pending, None
-            raise raised
+            action, _pending = _pending, None
+            action()
+
+
+def when_whole(action: Callable[[], None]) -> None:
+    """Call ``action``, at once or at the end of the section that is under way; the latest counts.
+
+    Only from a signal's handler.
+    """
+    global _pending
+    if _depth:
+        _pending = action
+    else:
+        action()
 
 
 def interrupt(error: BaseException) -> None:
@@ -96,11 +119,18 @@ def interrupt(error: BaseException) -> None:
 
     Only from a signal's handler.
     """
-    global _pending
-    if _depth:
-        _pending = error
-    else:
+
+    def give() -> None:
         raise error
+
+    when_whole(give)
+
+
+def settle(within_s: float) -> None:
+    """Wait until no other thread is in a section, but no longer than that."""
+    until = time.monotonic() + within_s
+    while _others and time.monotonic() < until:
+        time.sleep(0.001)
 
 
 def replace_whole(path: Path, data: bytes) -> None:
