@@ -1,0 +1,80 @@
+"""Do a policy and what runs it mean the same? Both sides, item by item."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Protocol
+
+WIDTH = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One item of the contract between a policy and what runs it.
+
+    Attributes:
+        item: what is compared, in a few words: ``image video.image``.
+        policy: the policy's, or its server's, side.
+        ours: the profile's, suite's or simulator's side.
+        fits: whether they go together.
+    """
+
+    item: str
+    policy: str
+    ours: str
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatorSide:
+    """What a suite and its simulator offer.
+
+    Attributes:
+        simulator: its name.
+        cameras, height, width: the observation that the suite allows.
+        action_dim: width of an action.
+        action_low, action_high: what an action is clipped to.
+    """
+
+    simulator: str
+    cameras: tuple[str, ...]
+    height: int
+    width: int
+    action_dim: int
+    action_low: float
+    action_high: float
+
+
+class Agrees(Protocol):
+    """What a policy may have beyond the protocol: its own comparison with a simulator."""
+
+    def contract(self, side: SimulatorSide) -> Sequence[Row]:
+        """Every item that could be compared; the run is refused if one does not fit."""
+        ...
+
+
+def side_by_side(rows: Iterable[Row], left: str, right: str) -> str:
+    """The rows as a table of at most 80 columns; those that do not fit are marked.
+
+    Args:
+        rows: of the contract.
+        left: whose the policy's side is.
+        right: whose the other side is.
+    """
+    listed = [("", "", left, right)]
+    listed += [("" if row.fits else "!", row.item, row.policy, row.ours) for row in rows]
+    first = min(22, max(len(item) for _, item, _, _ in listed))
+    second = (WIDTH - 2 - first - 4) // 2
+    lines: list[str] = []
+    for mark, *cells in listed:
+        wrapped = [
+            wrap(cell, width) or [""]
+            for cell, width in zip(cells, (first, second, second), strict=True)
+        ]
+        for at in range(max(map(len, wrapped))):
+            texts = [column[at] if at < len(column) else "" for column in wrapped]
+            sign = mark if at == 0 else ""
+            lines.append(f"{sign:2}{texts[0]:{first}}  {texts[1]:{second}}  {texts[2]}".rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,327 @@
+"""A policy behind a server, whatever its wire: mapping, time limits, errors, reconnection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_vla_shift.policies import extension, mapping
+from pytest_vla_shift.policies.agreement import Row, SimulatorSide, side_by_side
+from pytest_vla_shift.policies.probe import EPISODE, probe_observation
+from pytest_vla_shift.policies.profile import MappingError, Profile, narrowed
+from pytest_vla_shift.policies.protocol import PolicySpec
+from pytest_vla_shift.policies.settings import FIRST, PolicySettings
+from pytest_vla_shift.policies.wires.protocol import Greeting, Unreachable, Wire, WireError
+from pytest_vla_shift.protocol.errors import PolicyServerError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
+
+MOST_WORDS = 2000
+"""Of a server's own words, so many characters are kept: the last ones, where tracebacks end."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """What the policies of one wire have in common, and what the user said about this one.
+
+    Attributes:
+        name: what ``--vla-policy`` was given.
+        revision: raised whenever the adapter would send or read something else.
+        url: where the server listens.
+        profile: how observations and actions are laid out.
+        make_wire: a connection that is not connected.
+        settings: of the run.
+        start: how to start such a server, a sentence for people.
+        chunk: the most actions in an answer, as the user said; None for what the server says.
+        seeded: what the user says about it; None for what the server says.
+    """
+
+    name: str
+    revision: str
+    url: str
+    profile: Profile
+    make_wire: Callable[[], Wire]
+    settings: PolicySettings
+    start: str
+    chunk: int | None = None
+    seeded: bool | None = None
+
+    def words(self, error: Exception) -> str:
+        """What ``error`` says, without the token, and not without end."""
+        text = str(error) or type(error).__name__
+        token = self.settings.token
+        if token:
+            text = text.replace(token, "***")
+        return text if len(text) <= MOST_WORDS else "..." + text[-MOST_WORDS:]
+
+
+@dataclass
+class _Connection:
+    """A wire that was greeted, and its profile."""
+
+    wire: Wire
+    greeting: Greeting
+    profile: Profile = field(init=False)
+
+    def __post_init__(self) -> None:
+        served = self.greeting.served
+        profile = self.greeting.profile
+        self.profile = profile if served is None else narrowed(profile, served.cameras)
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What must not change while a run lasts."""
+        said = self.greeting
+        return said.server, self.profile.digest, said.chunk, said.served
+
+
+class RemotePolicy:
+    """A policy behind a server.
+
+    Making it connects, compares what the server says with the profile, and asks once: a
+    server that cannot answer a plain observation is refused before the first episode.
+
+    After any error the connection is dropped, and the next rollout makes a new one; an answer that
+    arrives late is read by nobody.
+
+    Raises:
+        UsageError: nobody listens, the server and the profile do not agree, or the trial fails.
+    """
+
+    keeps_time = True
+    """Calls end by themselves, with the server's name in the message."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+        self._warm = False
+        try:
+            self._connection: _Connection | None = self._connect()
+        except Unreachable as error:
+            raise UsageError(
+                f"policy {adapter.name!r}: no server answers at {adapter.url}:"
+                f" {adapter.words(error)}. {adapter.start}"
+            ) from error
+        except WireError as error:
+            raise UsageError(
+                f"policy {adapter.name!r}: the server at {adapter.url} is not one of its kind, or"
+                f" not well: {adapter.words(error)}"
+            ) from error
+        self._first = self._connection
+        try:
+            self._agree()
+            self._spec = self._declare(self._try())
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def spec(self) -> PolicySpec:
+        """As the profile and the server declare it."""
+        return self._spec
+
+    @property
+    def profile(self) -> Profile:
+        """As the server wants it."""
+        return self._first.profile
+
+    def unsupported(self, task_suite: str, task: str) -> str | None:  # noqa: ARG002
+        """None: no wire says which tasks its policy knows."""
+        return None
+
+    def contract(self, side: SimulatorSide) -> Sequence[Row]:
+        """The profile against the simulator."""
+        return [*self._first.greeting.rows, *profile_rows(self.profile, side)]
+
+    def reset(self, episode: EpisodeInfo, seed: int) -> None:
+        """Begin a rollout, on a new connection if the last one failed.
+
+        Raises:
+            PolicyServerError: the server cannot be reached any more, or is another one.
+        """
+        with self._guarded("reset"):
+            connection = self._connection
+            if connection is None:
+                connection = self._connection = self._connect()
+                if connection.identity != self._first.identity:
+                    raise WireError(
+                        f"it is another server than at the start of the run:"
+                        f" {connection.identity}, and was {self._first.identity}"
+                    )
+            connection.wire.begin(episode, seed, self._limit_s())
+
+    def act(self, observation: Observation) -> NDArray[np.float64]:
+        """The server's answer, (T, action_dim) in the simulator's terms.
+
+        Raises:
+            PolicyServerError: there is none that can be executed.
+        """
+        with self._guarded(f"step {observation.step}"):
+            connection = self._connection
+            if connection is None:
+                raise WireError("the connection was lost, and no rollout has begun since")
+            found = self._ask(connection, observation)
+        self._warm = True
+        return found
+
+    def session(self) -> RemotePolicy:
+        """Another connection to the same server, made when its first rollout begins."""
+        other = object.__new__(RemotePolicy)
+        other._adapter, other._spec, other._first = self._adapter, self._spec, self._first
+        other._warm, other._connection = self._warm, None
+        return other
+
+    def close(self) -> None:
+        """Hang up."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.wire.close()
+
+    def _guarded(self, where: str) -> _Guard:
+        return _Guard(self, where)
+
+    def _connect(self) -> _Connection:
+        wire = self._adapter.make_wire()
+        try:
+            return _Connection(wire, wire.greet(self._adapter.profile, self._limit_s()))
+        except BaseException:
+            wire.close()
+            raise
+
+    def _agree(self) -> None:
+        rows = self._first.greeting.rows
+        if not all(row.fits for row in rows):
+            adapter = self._adapter
+            raise UsageError(
+                f"policy {adapter.name!r}: the server at {adapter.url} and profile"
+                f" {adapter.profile.name!r} do not agree:\n"
+                + side_by_side(rows, "server", f"profile {adapter.profile.name}")
+            )
+
+    def _try(self) -> int | None:
+        """How many actions the server answers a plain observation with; None if it needs truth."""
+        connection = self._first
+        served = connection.greeting.served
+        if served is not None and served.privileged:
+            return None
+        adapter = self._adapter
+        try:
+            connection.wire.begin(EPISODE, 0, self._limit_s())
+            found = self._ask(connection, probe_observation(connection.profile))
+        except (WireError, MappingError) as error:
+            raise UsageError(
+                f"policy {adapter.name!r}: the server at {adapter.url} cannot answer a trial"
+                f" observation of profile {adapter.profile.name!r}: {adapter.words(error)}"
+            ) from error
+        self._warm = True
+        return len(found)
+
+    def _declare(self, tried: int | None) -> PolicySpec:
+        adapter, greeting, profile = self._adapter, self._first.greeting, self.profile
+        served = greeting.served
+        chunk = adapter.chunk or (served.chunk if served else greeting.chunk)
+        if chunk is None:
+            chunk = tried or profile.chunk
+        if tried is not None and tried > chunk:
+            raise UsageError(
+                f"policy {adapter.name!r}: the server answers {tried} actions at a time, more than"
+                f" the {chunk} that it or --vla-policy-arg=chunk declares"
+            )
+        seeded = adapter.seeded
+        if seeded is None:
+            seeded = served is not None and served.seeded
+        if seeded and not greeting.seedable:
+            raise UsageError(
+                f"policy {adapter.name!r}: seeded=true, but this server cannot be given a seed"
+            )
+        revision = f"{adapter.revision}; {greeting.server}; profile {profile.name} {profile.digest}"
+        return PolicySpec(
+            name=adapter.name,
+            revision=revision if served is None else f"{revision}; serves {served.policy}",
+            cameras=profile.cameras,
+            privileged=served is not None and served.privileged,
+            action_dim=profile.action_dim,
+            chunk=chunk,
+            replan=min(chunk, served.replan if served else profile.replan),
+            seeded=seeded,
+            seedable=greeting.seedable,
+            language=served is None or served.language,
+        )
+
+    def _ask(self, connection: _Connection, observation: Observation) -> NDArray[np.float64]:
+        sent = mapping.payload(connection.profile, observation)
+        beside: Mapping[str, object] | None = None
+        if connection.greeting.served is not None:
+            beside = extension.shown(observation)
+        answer = connection.wire.ask(sent, beside, self._limit_s())
+        return mapping.actions(connection.profile, answer)
+
+    def _limit_s(self) -> float:
+        return self._adapter.settings.timeout_s * (1.0 if self._warm else FIRST)
+
+    def _failed(self, error: Exception, where: str) -> PolicyServerError:
+        """Drop the connection; the error as a rollout gets it."""
+        self.close()
+        adapter = self._adapter
+        return PolicyServerError(
+            f"policy {adapter.name!r}, server {adapter.url}, {where}: {adapter.words(error)}"
+        )
+
+
+class _Guard:
+    """Whatever goes wrong within: the connection is dropped, and it is the server's error."""
+
+    def __init__(self, policy: RemotePolicy, where: str) -> None:
+        self._policy = policy
+        self._where = where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, Exception):
+            raise self._policy._failed(error, self._where) from error
+        self._policy.close()
+
+
+def profile_rows(profile: Profile, side: SimulatorSide) -> list[Row]:
+    """A profile against a suite and its simulator."""
+    rows = [
+        Row(
+            "simulator",
+            ", ".join(profile.simulators),
+            side.simulator,
+            side.simulator in profile.simulators,
+        )
+    ]
+    has = f"{side.height} x {side.width}"
+    for image in profile.images:
+        wants = has if image.size is None else f"{image.size[0]} x {image.size[1]}"
+        how = image.orientation + ("" if image.resize == "none" else f", {image.resize}")
+        rows.append(
+            Row(
+                f"image {image.key}",
+                f"{image.camera} {wants} uint8 RGB {how}",
+                f"{', '.join(side.cameras)} {has} uint8 RGB upright",
+                image.camera in side.cameras and (image.resize != "none" or wants == has),
+            )
+        )
+    plain = [part for part in profile.actions if part.transform == "identity"]
+    low = min((part.low for part in plain), default=side.action_low)
+    high = max((part.high for part in plain), default=side.action_high)
+    rows.append(
+        Row(
+            "action",
+            f"{profile.action_dim} in [{low:g}, {high:g}]",
+            f"{side.action_dim} in [{side.action_low:g}, {side.action_high:g}]",
+            profile.action_dim == side.action_dim
+            and (low, high) == (side.action_low, side.action_high),
+        )
+    )
+    return rows
