@@ -3,7 +3,8 @@
 It is made, called and closed in that thread alone: what libraries keep for each thread (torch's
 grad mode, CUDA's current device, event loops) stays together, whoever asks. The caller waits, so
 the policy may hang, in Python or in a driver, without taking the run with it; unless it keeps the
-interpreter's lock, which no thread of the process can do anything about.
+interpreter's lock, which no thread of the process can do anything about. For that there is
+:mod:`pytest_vla_shift.policies.watchdog`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from pytest_vla_shift.policies.guard import new_session
 from pytest_vla_shift.policies.settings import FIRST
+from pytest_vla_shift.policies.watchdog import Watchdog
 from pytest_vla_shift.protocol.errors import PolicyStuck, PolicyTimeout
 
 if TYPE_CHECKING:
@@ -60,13 +62,15 @@ class CallThread:
 
     Args:
         timeout_s: how long a call may take.
+        watchdog: ends the process if a call does not and nobody else can; None for nobody.
 
     Attributes:
         warm: whether a decision was made: the next ones compile and load nothing any more.
     """
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, watchdog: Watchdog | None = None) -> None:
         self.timeout_s = timeout_s
+        self._watchdog = watchdog
         self.warm = False
         self._calls: SimpleQueue[_Call] = SimpleQueue()
         self._overdue: _Call | None = None
@@ -91,7 +95,7 @@ class CallThread:
         call = _Call(work)
         self._overdue = call  # until it is known to have ended
         self._calls.put(call)
-        if not self._await(call, limit_s):
+        if not self._await(call, limit_s, what):
             where = self._stack_line()
             raise PolicyTimeout(f"the policy's {what} did not return within {limit_s:g} s{where}")
         self._overdue = None
@@ -112,14 +116,25 @@ class CallThread:
         call = self._overdue
         if call is None:
             return
-        if not self._await(call, limit_s):
+        if not self._await(call, limit_s, "late call"):
             raise PolicyStuck(
                 "the policy still has not returned from a call that timed out"
                 f" {limit_s:g} s ago or more{self._stack_line()}"
             )
         self._overdue = None  # a late answer: dropped
 
-    def _await(self, call: _Call, limit_s: float) -> bool:
+    def part(self) -> None:
+        """No more calls: nobody watches over them any more."""
+        if self._watchdog is not None:
+            self._watchdog.close()
+
+    def _await(self, call: _Call, limit_s: float, what: str) -> bool:
+        if self._watchdog is None:
+            return self._ends_within(call, limit_s)
+        with self._watchdog.watched(limit_s, self._thread.ident or 0, what):
+            return self._ends_within(call, limit_s)
+
+    def _ends_within(self, call: _Call, limit_s: float) -> bool:
         until = time.monotonic() + limit_s
         while not call.ended.is_set():
             left = until - time.monotonic()
@@ -175,7 +190,10 @@ class ThreadedPolicy:
 
     def close(self) -> None:
         """Close it, unless a call hangs: a policy that does not answer cannot be asked to part."""
-        self._thread.call(self._inner.close, "close", limit_s=PARTING_S)
+        try:
+            self._thread.call(self._inner.close, "close", limit_s=PARTING_S)
+        finally:
+            self._thread.part()
 
     def settle(self) -> None:
         """Wait until a call that timed out is over.
@@ -232,5 +250,9 @@ def in_thread(make: Callable[[], Policy], timeout_s: float) -> ThreadedPolicy:
     Raises:
         UsageError, InfrastructureError: raised by ``make``.
     """
-    thread = CallThread(timeout_s)
-    return ThreadedPolicy(thread, thread.call(make, "making", limit_s=threading.TIMEOUT_MAX))
+    thread = CallThread(timeout_s, Watchdog())
+    try:
+        return ThreadedPolicy(thread, thread.call(make, "making", limit_s=threading.TIMEOUT_MAX))
+    except BaseException:
+        thread.part()
+        raise

@@ -1,10 +1,10 @@
 """A second Ctrl-C at exact moments: ``python strikes.py FOLDER OPTIONS MOMENT...``.
 
-Each moment is a run in a process that is forked from this one, where everything is imported by now;
-it prints into ``FOLDER/out-MOMENT.txt``. The first Ctrl-C comes when the second rollout is recorded,
-the second one at the MOMENT-th call of a Python function after that, so that no clock decides where
-it strikes. Prints a JSON object: moment -> how its process ended. With the moment ``-1`` there is
-no second one, and ``FOLDER/calls.txt`` says how many calls there were.
+Each moment is a run in a process that is forked from this one, where everything is imported by
+now; it prints into ``FOLDER/out-MOMENT.txt``. The first Ctrl-C comes when the second rollout is
+recorded, the second one at the MOMENT-th call of a Python function after that, so that no clock
+decides where it strikes. Prints a JSON object: moment -> how its process ended. With the moment
+``-1`` there is no second one, and ``FOLDER/calls.txt`` says how many calls there were.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-
-import pytest
 
 import pytest_vla_shift.hooks
 import pytest_vla_shift.reporting.publish

@@ -1,4 +1,4 @@
-"""A second Ctrl-C, wherever it strikes: a short message, exit code 2, and records that are whole."""
+"""A second Ctrl-C, wherever it strikes: a short message, exit code 2, records that are whole."""
 
 from __future__ import annotations
 
