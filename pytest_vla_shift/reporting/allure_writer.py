@@ -264,7 +264,8 @@ def _environment(report: RunReport) -> str:
         "policy": facts.policy,
         "policy.revision": facts.policy_revision,
         "policy.privileged": str(facts.privileged).lower(),
-        "policy.seeded": str(facts.seeded).lower(),
+        "policy.seed": facts.seeding,
+        **({"policy.checkpoint": facts.checkpoint} if facts.checkpoint else {}),
         **{f"protocol.{suite.suite}": suite.protocol for suite in report.suites},
         **{f"version.{name}": version for name, version in sorted(facts.versions.items())},
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import ROUND_HALF_UP, Decimal
 
 from pytest_vla_shift.statistics.aggregate import ConditionAggregate
+from pytest_vla_shift.statistics.floor import FloorContrast
 
 NONE = "-"
 
@@ -56,6 +57,17 @@ def degradation(item: ConditionAggregate) -> str:
     bounds = item.tango if item.degenerate else item.interval
     star = "*" if item.degenerate else ""
     return f"{signed(item.dsr)} {interval(bounds)}{star}".rstrip()
+
+
+def floor(item: ConditionAggregate, contrast: FloorContrast | None) -> str:
+    """Pairs of the same episodes that changed under null: ``2``, or ``2/5`` where not every
+    episode of ``item`` has a null pair; a dash without a null arm."""
+    if item.is_null:
+        return str(item.changed)
+    if contrast is None or not contrast.pairs:
+        return NONE
+    of = "" if contrast.pairs == item.pairs else f"/{contrast.pairs}"
+    return f"{contrast.floor}{of}"
 
 
 def label(item: ConditionAggregate, width: int | None = None) -> str:

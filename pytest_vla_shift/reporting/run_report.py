@@ -103,6 +103,8 @@ def run_facts(name: str, plan: SessionPlan, notes: Sequence[str]) -> RunFacts:
         policy_revision=str(plan.policy["revision"]),
         privileged=bool(plan.policy["privileged"]),
         seeded=bool(plan.policy["seeded"]),
+        seedable=bool(plan.policy.get("seedable", True)),
+        checkpoint=str(plan.policy.get("checkpoint", "")),
         versions={"pytest-vla-shift": __version__, **plan.versions},
         protocols=plan.protocols,
         notes=(*_selection_notes(plan), *notes),

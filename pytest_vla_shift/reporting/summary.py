@@ -52,15 +52,15 @@ def replace_file(path: Path, text: str) -> Path:
 def markdown(report: RunReport) -> str:
     """The report as GitHub-flavoured Markdown."""
     facts = report.facts
-    seeded = "seeded" if facts.seeded else "policy seed inert"
-    kind = f"{'privileged, ' if facts.privileged else ''}{seeded}"
+    kind = f"{'privileged, ' if facts.privileged else ''}{facts.seeding}"
+    weights = f", checkpoint {code(facts.checkpoint)}" if facts.checkpoint else ""
     parts = [
         f"# Robustness of {escape(facts.policy)}",
         "\n".join(
             (
                 f"- run: {escape(facts.run)}",
                 f"- policy: {escape(facts.policy)} ({kind}),"
-                f" revision {code(facts.policy_revision)}",
+                f" revision {code(facts.policy_revision)}{weights}",
                 f"- cells: {report.planned} planned, {report.reported} reported,"
                 f" {len(report.missing)} missing, {report.errors} with an infrastructure error",
                 f"- intervals: 95 %, percentile, {report.resamples:,} resamples of pairs within"
@@ -90,13 +90,14 @@ def _suite(suite: SuiteReport) -> Iterable[str]:
         yield escape(nominal_line(suite.nominal))
     if suite.missing:
         yield f"**{escape(missing_line(suite))}**"
-    yield condition_table(suite.conditions)
+    yield condition_table(suite)
     yield (
         f"{_broken(suite.conditions)}"
         "Success rates and ΔSR = SR clean - SR shifted weigh tasks alike; a positive ΔSR is a"
         " degradation. Over S→F pairs: mean progress, g1 (the share that stopped before the first"
         " milestone), and pairs with all milestones latched and yet no official success. The null"
-        " row is the clean condition run again: the flip floor. F→S is a changed outcome, not an"
+        " row is the clean condition run again: the flip floor. Floor: of the same episodes, pairs"
+        " that changed in it, when nothing was shifted. F→S is a changed outcome, not an"
         " improvement."
         + (
             " \\* No width in the bootstrap: Tango's score interval of the pooled difference."
@@ -135,11 +136,12 @@ def _broken(conditions: Sequence[ConditionAggregate]) -> str:
     return f"{total} S→F over {numbers.plural(len(shifted), 'shifted condition')}. "
 
 
-def condition_table(conditions: Sequence[ConditionAggregate]) -> str:
-    """One row a condition."""
+def condition_table(suite: SuiteReport) -> str:
+    """One row a condition; beside its changed pairs, how many change without a shift."""
     header = (
         *("condition", "pairs", "errors", "SR clean", "SR shifted", "ΔSR [95 %]"),
-        *("S→S", "S→F", "F→S", "F→F", "changed", "McNemar p", "progress", "g1", "all latched"),
+        *("S→S", "S→F", "F→S", "F→F", "changed", "floor"),
+        *("McNemar p", "progress", "g1", "all latched"),
     )
     return table(
         header,
@@ -152,12 +154,13 @@ def condition_table(conditions: Sequence[ConditionAggregate]) -> str:
                 numbers.rate(item.sr_shifted),
                 numbers.degradation(item),
                 *(str(n) for n in (item.ss, item.sf, item.fs, item.ff, item.changed)),
+                numbers.floor(item, floor),
                 numbers.p_value(item.mcnemar),
                 numbers.rate(item.depth.progress),
                 numbers.percent(item.depth.first_stage),
                 str(item.depth.complete) if item.depth.pairs else numbers.NONE,
             )
-            for item in conditions
+            for item, floor in zip(suite.conditions, suite.floors, strict=True)
         ),
     )
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 
 from pytest_vla_shift.reporting import compounds, numbers, replications
 from pytest_vla_shift.statistics.aggregate import ConditionAggregate
+from pytest_vla_shift.statistics.floor import FloorContrast
 from pytest_vla_shift.statistics.nominal import NominalPass
 from pytest_vla_shift.statistics.report import RunReport, SuiteReport
 
@@ -16,11 +16,12 @@ NAMED = 5
 
 _HEADER = (
     *("condition", "pairs", "SRc", "SRs", "dSR [95% interval]"),
-    *("S>S", "S>F", "F>S", "F>F", "prog", "g1"),
+    *("S>S", "S>F", "F>S", "F>F", "flr", "prog", "g1"),
 )
 _LEFT = {0, 4}
 _LEGEND = (
     "SRc, SRs: success rate clean and shifted, dSR their difference, tasks weighted alike."
+    " flr: of the same episodes, pairs that changed under null, when nothing was shifted."
     " prog, g1: mean progress of S>F pairs, and the share that stopped before the first milestone."
 )
 
@@ -40,7 +41,7 @@ def _suite(suite: SuiteReport, report: RunReport, width: int) -> str:
     if suite.nominal is not None:
         lines += [_wrap(nominal_line(suite.nominal), width)]
     if suite.conditions:
-        lines += [*_table(suite.conditions, width), *_footer(suite, width)]
+        lines += [*_table(suite, width), *_footer(suite, width)]
         lines += compounds.terminal(suite.compounds, width)
         lines += replications.terminal(suite.replications, width)
     if suite.missing:
@@ -48,8 +49,11 @@ def _suite(suite: SuiteReport, report: RunReport, width: int) -> str:
     return "\n".join(lines)
 
 
-def _table(conditions: Sequence[ConditionAggregate], width: int) -> list[str]:
-    rows = [list(_HEADER), *([numbers.label(item), *_cells(item)] for item in conditions)]
+def _table(suite: SuiteReport, width: int) -> list[str]:
+    conditions = suite.conditions
+    rows = [list(_HEADER)]
+    for item, floor in zip(conditions, suite.floors, strict=True):
+        rows.append([numbers.label(item), *_cells(item, floor)])
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
     # The name gives way when the numbers need the room.
     widths[0] = max(1, min(widths[0], width - sum(widths[1:]) - len(widths) + 1))
@@ -64,13 +68,14 @@ def _table(conditions: Sequence[ConditionAggregate], width: int) -> list[str]:
     ]
 
 
-def _cells(item: ConditionAggregate) -> list[str]:
+def _cells(item: ConditionAggregate, floor: FloorContrast | None) -> list[str]:
     return [
         f"{item.pairs}({item.errors})" if item.errors else str(item.pairs),
         numbers.rate(item.sr_clean),
         numbers.rate(item.sr_shifted),
         numbers.degradation(item),
         *(str(count) for count in (item.ss, item.sf, item.fs, item.ff)),
+        numbers.floor(item, floor),
         numbers.rate(item.depth.progress),
         numbers.percent(item.depth.first_stage),
     ]

@@ -20,6 +20,7 @@ from pytest_vla_shift.statistics.aggregate import (
 )
 from pytest_vla_shift.statistics.beyond import Beyond, beyond
 from pytest_vla_shift.statistics.bootstrap import RESAMPLES, SEED, TaskName
+from pytest_vla_shift.statistics.floor import FloorContrast
 from pytest_vla_shift.statistics.nominal import NominalPass, nominal_pass
 from pytest_vla_shift.statistics.pairs import PairRow, PairTable, PlannedPair, pair_rows
 from pytest_vla_shift.statistics.suite_compounds import (
@@ -44,6 +45,8 @@ class RunFacts:
         policy, policy_revision: who was tested.
         privileged: the policy is given ground truth.
         seeded: ``reset``'s seed decides the policy's randomness.
+        seedable: a seed can be handed to it at all.
+        checkpoint: label and digest of its weights, as the run was told; empty for nothing.
         versions: distribution name -> version of everything that decides a number.
         protocols: suite -> protocol digest.
         notes: anything else that a reader of the numbers must know, one sentence each.
@@ -57,6 +60,15 @@ class RunFacts:
     versions: Mapping[str, str] = field(default_factory=dict)
     protocols: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    seedable: bool = True
+    checkpoint: str = ""
+
+    @property
+    def seeding(self) -> str:
+        """``policy seeded``, ``policy seed inert`` or ``policy seed not supported``."""
+        if self.seeded:
+            return "policy seeded"
+        return "policy seed inert" if self.seedable else "policy seed not supported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +147,11 @@ class SuiteReport:
     def null(self) -> ConditionAggregate | None:
         """The flip floor, if it was measured."""
         return next((c for c in self.conditions if c.is_null and not c.replicate), None)
+
+    @property
+    def floors(self) -> tuple[FloorContrast | None, ...]:
+        """For each of ``conditions``, what changes without a shift; None where nobody looked."""
+        return tuple(b.floor for b in self.beyond) or (None,) * len(self.conditions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +374,13 @@ def _notes(facts: RunFacts, suites: Sequence[SuiteReport]) -> list[str]:
             "The policy is privileged: it is given ground truth, so a shift of what the cameras"
             " see cannot affect it. Rows of visual axes check the machinery, not robustness."
         )
-    if not facts.seeded:
+    if not facts.seeded and not facts.seedable:
+        notes.append(
+            "Policy seed not supported: its server cannot be given a seed, so that no rollout is"
+            " repeatable unless the policy is deterministic, and arms differ by its randomness as"
+            " well as by the shift. Hold changed outcomes against the flip floor beside them."
+        )
+    elif not facts.seeded:
         notes.append(
             "Policy seed inert: the policy says that no seed decides its answers. It is"
             " deterministic, or all arms run with whatever randomness it has. If null pairs"

@@ -75,6 +75,24 @@ def test_markdown_tells_gaps_and_errors() -> None:
     assert "| camera L2 | pick | all complete, no official success | 1 |" in text
 
 
+@pytest.mark.parametrize(
+    "seeded,seedable,words",
+    [
+        (True, True, "policy seeded"),
+        (False, True, "policy seed inert"),
+        (False, False, "policy seed not supported"),
+    ],
+)
+def test_markdown_tells_what_a_seed_does_and_which_weights_were_tested(
+    seeded: bool, seedable: bool, words: str
+) -> None:
+    facts = replace(FACTS, seeded=seeded, seedable=seedable, checkpoint="night-7@sha256:12345678")
+    text = markdown(odd_run(facts))
+    assert f"({words})" in text
+    assert "checkpoint `night-7@sha256:12345678`" in text
+    assert "checkpoint" not in markdown(odd_run())
+
+
 def test_names_cannot_break_the_markdown() -> None:
     outcomes = {"camera-L1": {"pick | *up* <b>x</b>\n_now_ [a](b)": [SS, SF]}}
     hostile = replace(FACTS, policy="my`policy|*x*", policy_revision="a`b", seeded=False)

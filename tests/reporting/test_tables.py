@@ -9,8 +9,8 @@ import pytest
 from pytest_vla_shift.reporting import numbers
 from pytest_vla_shift.reporting.tables import render
 from pytest_vla_shift.statistics.report import build_report
-from tests.reporting.runs import FACTS, SF, SS, clean_run, odd_run
-from tests.statistics.build import world
+from tests.reporting.runs import FACTS, FS, SF, SS, clean_run, odd_run
+from tests.statistics.build import add, record, world
 
 
 def line(text: str, start: str) -> list[str]:
@@ -21,12 +21,12 @@ def line(text: str, start: str) -> list[str]:
 def test_a_row_holds_the_condition_in_the_order_of_the_header() -> None:
     text = render(odd_run())
     header = line(text, "condition")
-    assert " ".join(header) == "pairs SRc SRs dSR [95% interval] S>S S>F F>S F>F prog g1"
-    pairs, clean, shifted, dsr, _, ss, sf, fs, ff, progress, first = line(text, "camera L2")
+    assert " ".join(header) == "pairs SRc SRs dSR [95% interval] S>S S>F F>S F>F flr prog g1"
+    pairs, clean, shifted, dsr, _, ss, sf, fs, ff, floor, progress, first = line(text, "camera L2")
     assert (pairs, ss, sf, fs, ff) == ("6(1)", "3", "2", "0", "1")
     # pick: 3 of 4 clean, 1 of 4 shifted; place, without its error and its gap: 2 of 2 in both.
     assert (clean, shifted, dsr) == (".875", ".625", "+.250")
-    assert (progress, first) == (".500", "50%")
+    assert (floor, progress, first) == ("0", ".500", "50%")
 
 
 def test_the_flip_floor_comes_first_and_is_called_so() -> None:
@@ -34,6 +34,25 @@ def test_the_flip_floor_comes_first_and_is_called_so() -> None:
     assert rows[1].startswith("condition")
     assert rows[2].startswith("null (floor)")
     assert "flip floor 0 of 8 pairs" in render(odd_run())
+
+
+def test_beside_the_counts_stands_how_many_of_the_same_episodes_change_without_a_shift() -> None:
+    outcomes = {
+        "null": {"pick": [SF, FS, SS, SS]},
+        "camera-L1": {"pick": [SF, FS, SF, SS]},
+        "camera-L2": {"pick": [SF, FS]},
+        "camera-L3": {"pick": [SS, SF, SS, SS, SS]},
+    }
+    cells, records = world(outcomes)
+    for episode, was in enumerate((True, False, True, True, True)):
+        add(records, record("pick", episode, "clean", was))
+    text = render(build_report(FACTS, cells, records, resamples=50))
+    floors = {name: line(text, name)[9] for name in ("null (floor)", "camera L1", "camera L2")}
+    assert floors == {"null (floor)": "2", "camera L1": "2", "camera L2": "2"}
+    # The fifth episode has no null pair: the floor is over the other four, and says so.
+    assert "/4" in line(text, "camera L3")[9]
+    alone = build_report(FACTS, *world({"camera-L1": {"pick": [SF]}}), resamples=50)
+    assert line(render(alone), "camera L1")[9] == "-"
 
 
 def test_errors_gaps_and_disagreements_are_told() -> None:
@@ -58,6 +77,8 @@ def test_what_a_reader_must_know_of_the_policy_is_a_note() -> None:
     text = " ".join(render(odd_run(replace(FACTS, privileged=True, seeded=False))).split())
     assert "note: The policy is privileged" in text
     assert "note: Policy seed inert" in text
+    remote = replace(FACTS, seeded=False, seedable=False)
+    assert "note: Policy seed not supported" in " ".join(render(odd_run(remote)).split())
     assert "note" not in render(odd_run())
 
 

@@ -83,6 +83,11 @@ def test_the_same_cell_id_in_two_suites_is_two_cells() -> None:
     [
         (replace(FACTS, privileged=True), {"null": {"a": [SS]}}, "policy is privileged"),
         (replace(FACTS, seeded=False), {"null": {"a": [SS]}}, "Policy seed inert"),
+        (
+            replace(FACTS, seeded=False, seedable=False),
+            {"null": {"a": [SS]}},
+            "Policy seed not supported",
+        ),
         (FACTS, {"camera-L1": {"a": [SS]}}, "flip floor is unknown"),
     ],
 )
