@@ -77,7 +77,10 @@ class Observation:
         images: camera name -> (H, W, 3) uint8 RGB, upright, C-contiguous. Only the cameras
             asked for.
         proprio: name -> float64 vector. ``eef_pos`` (3,) metres in the world frame,
-            ``eef_quat`` (4,) xyzw, ``gripper_qpos`` (2,) metres, ``joint_pos`` (7,) radians.
+            ``eef_quat`` (4,) xyzw, ``gripper_qpos`` (2,) metres, ``joint_pos`` (7,) radians;
+            where a controller measures for itself, ``controller_pos`` (3,) metres and
+            ``controller_quat`` (4,) xyzw, world frame. A simulator's
+            ``SimulatorInfo.proprio`` says which of them it has.
         instruction: the task's sentence.
         step: control steps executed since settling.
         privileged: ground truth, or None for a policy that did not ask for it.

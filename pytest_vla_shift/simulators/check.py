@@ -197,7 +197,7 @@ def _check_observations(simulator: Simulator, settings: SimulatorSettings) -> No
                 f"the picture of {name} changed between two looks at one state, or is the"
                 " simulator's own buffer: give a copy, and draw deterministically",
             )
-    _check_vectors(simulator.observe())
+    _check_vectors(simulator.observe(), simulator.info.proprio)
     _require(
         simulator.observe().privileged is None, "ground truth was given without being asked for"
     )
@@ -205,8 +205,13 @@ def _check_observations(simulator: Simulator, settings: SimulatorSettings) -> No
     _require(state is not None, "observe(privileged=True) gave no ground truth")
 
 
-def _check_vectors(observation: Observation) -> None:
+def _check_vectors(observation: Observation, names: tuple[str, ...]) -> None:
     _require(observation.step == 0, f"step is {observation.step} right after prepare, not 0")
+    _require(
+        tuple(observation.proprio) == names,
+        f"describe() says proprio {names}, and an observation has {tuple(observation.proprio)}: a"
+        " policy that needs another is refused by the former",
+    )
     for name, vector in observation.proprio.items():
         _require(
             vector.dtype == np.float64 and vector.ndim == 1 and bool(np.isfinite(vector).all()),

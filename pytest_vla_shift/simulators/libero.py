@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 CAMERAS = ("agentview", "robot0_eye_in_hand")
 """The third-person view and the wrist."""
 
+PROPRIO = ("eef_pos", "eef_quat", "gripper_qpos", "joint_pos", "controller_pos", "controller_quat")
+"""Names of :attr:`~pytest_vla_shift.protocol.observation.Observation.proprio`."""
+
 RECIPE = 1
 """Raised whenever this adapter would give other numbers for the same request."""
 
@@ -79,6 +82,7 @@ class LiberoFactory:
             cameras=CAMERAS,
             position=(0, 3),
             rotation=(3, 6),
+            proprio=PROPRIO,
         )
 
 

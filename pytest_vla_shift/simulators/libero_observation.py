@@ -18,13 +18,20 @@ GRIP_SITE = "robot0_grip_site"
 
 
 def proprio(env: BDDLBaseDomain) -> dict[str, Vector]:
-    """robosuite's ``robot0_*`` observables under our names, float64."""
+    """What :data:`~.libero.PROPRIO` names, float64.
+
+    robosuite's ``robot0_*`` observables under our names, and the controller's own measurement,
+    which is that of the last control step (before the first one, that of the reset). It is of the
+    grip site, where ``eef_quat`` is of the hand's body: a quarter turn apart.
+    """
     robot, data = env.robots[0], env.sim.data
     return {
         "eef_pos": np.array(data.site_xpos[robot.eef_site_id]),
         "eef_quat": xyzw(data.get_body_xquat(robot.robot_model.eef_name)),
         "gripper_qpos": np.array(data.qpos[robot._ref_gripper_joint_pos_indexes]),
         "joint_pos": np.array(data.qpos[robot._ref_joint_pos_indexes]),
+        "controller_pos": np.array(robot.controller.ee_pos, dtype=np.float64),
+        "controller_quat": _turned(robot.controller.ee_ori_mat),
     }
 
 
@@ -53,6 +60,30 @@ def privileged(env: BDDLBaseDomain) -> PrivilegedState:
         for joint in fixture.joints
     }
     return PrivilegedState(positions, quaternions, joints)
+
+
+def _turned(matrix: Vector) -> Vector:
+    """(4,) xyzw of a rotation matrix (3, 3), which is rounded to float32 first.
+
+    As vla-eval 0.8 reads the controller: what it sends can then be sent bit for bit
+    (vla_eval.rotation.matrix_to_quat, Shepperd's method).
+    """
+    m = np.asarray(matrix, dtype=np.float32).astype(np.float64)
+    trace = m[0, 0] + m[1, 1] + m[2, 2]
+    if trace > 0.0:
+        s = 2.0 * np.sqrt(trace + 1.0)
+        return np.array(
+            [(m[2, 1] - m[1, 2]) / s, (m[0, 2] - m[2, 0]) / s, (m[1, 0] - m[0, 1]) / s, 0.25 * s]
+        )
+    # The largest of the diagonal, the last of equals; the others are subtracted in their order.
+    i = 2 - int(np.argmax(np.diagonal(m)[::-1]))
+    j, k = (i + 1) % 3, (i + 2) % 3
+    s = 2.0 * np.sqrt(1.0 + m[i, i] - m[min(j, k), min(j, k)] - m[max(j, k), max(j, k)])
+    quat = np.empty(4)
+    quat[i] = 0.25 * s
+    quat[j], quat[k] = (m[i, j] + m[j, i]) / s, (m[i, k] + m[k, i]) / s
+    quat[3] = (m[k, j] - m[j, k]) / s
+    return quat
 
 
 def xyzw(quat: Vector) -> Vector:

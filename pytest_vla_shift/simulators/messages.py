@@ -150,6 +150,7 @@ def read_info(body: Mapping[str, object]) -> SimulatorInfo:
         cameras=_list(body.get("cameras"), lambda item: get({"c": item}, "c", str)),
         position=_range(body.get("position")),
         rotation=_range(body.get("rotation")),
+        proprio=_strings(body.get("proprio")),
     )
 
 

@@ -50,6 +50,8 @@ class SimulatorInfo:
         cameras: every camera that a suite may ask for.
         position: [start, stop) of an action's three components that move the end effector.
         rotation: [start, stop) of the three that turn it.
+        proprio: names of the proprioception that every observation has, so that a policy whose
+            state needs another is refused before the first episode; empty if it does not say.
     """
 
     name: str
@@ -64,6 +66,7 @@ class SimulatorInfo:
     cameras: tuple[str, ...]
     position: tuple[int, int]
     rotation: tuple[int, int]
+    proprio: tuple[str, ...] = ()
 
     @property
     def layout(self) -> ActionLayout:

@@ -67,6 +67,7 @@ INFO = SimulatorInfo(
     cameras=CAMERAS,
     position=(0, 3),
     rotation=(3, 6),
+    proprio=("eef_pos", "eef_quat", "gripper_qpos", "joint_pos"),
 )
 
 

@@ -209,6 +209,20 @@ def test_a_description_without_its_cameras_is_found() -> None:
         check_simulator(Factory(Toy, described), SETTINGS, EPISODE)
 
 
+class Forgets(Toy):
+    """Says in its description that it tells joints, and does not."""
+
+    def observe(self, cameras: Sequence[str] = (), *, privileged: bool = False) -> Observation:
+        seen = super().observe(cameras, privileged=privileged)
+        proprio = {name: value for name, value in seen.proprio.items() if name != "joint_pos"}
+        return Observation(seen.images, proprio, seen.instruction, seen.step, seen.privileged)
+
+
+def test_the_description_must_name_the_proprioception_that_there_is() -> None:
+    with pytest.raises(CheckFailed, match=r"says proprio \('eef_pos'.*'joint_pos'\), and an"):
+        check_simulator(Factory(Forgets), SETTINGS, EPISODE)
+
+
 @pytest.mark.parametrize(
     "kind, message",
     [

@@ -180,6 +180,8 @@ def test_the_observation_is_what_the_contract_says() -> None:
         "eef_quat": (4, "float64"),
         "gripper_qpos": (2, "float64"),
         "joint_pos": (7, "float64"),
+        "controller_pos": (3, "float64"),
+        "controller_quat": (4, "float64"),
     }
     gap = seen.proprio["gripper_qpos"]
     assert gap[0] - gap[1] > opening[0] - opening[1] + 0.01, "the settle action opens the gripper"
