@@ -6,6 +6,7 @@ import contextlib
 import hmac
 import http
 import logging
+import os
 import socket
 import threading
 import time
@@ -158,13 +159,19 @@ class WebsocketService:
 
     def close(self) -> None:
         """Stop listening, say goodbye to every client. Idempotent."""
-        self._closing.set()
-        self._listening.close()
-        for name in ("shutdown_watcher", "shutdown_notifier"):
-            # What its own shutdown, which is not called, would close.
-            getattr(self._server, name, self._listening).close()
         with self._lock:
-            clients = dict(self._clients)
+            first, clients = not self._closing.is_set(), dict(self._clients)
+            self._closing.set()
+        if first:
+            self._listening.close()
+            # What the server's own shutdown, which is not called, would close. Sockets, and in
+            # older releases plain descriptors.
+            for name in ("shutdown_watcher", "shutdown_notifier"):
+                end = getattr(self._server, name, None)
+                if isinstance(end, int):
+                    os.close(end)
+                elif end is not None:
+                    end.close()
         for client in clients.values():
             if client is not None:
                 client.close(1001, "the server stops")
