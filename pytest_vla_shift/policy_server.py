@@ -29,7 +29,7 @@ from pytest_vla_shift.options import RunConfig
 from pytest_vla_shift.outcomes import facts_of
 from pytest_vla_shift.policies import supervise
 from pytest_vla_shift.policies.endpoint import PORT, settle
-from pytest_vla_shift.protocol.errors import PolicyError, UsageError
+from pytest_vla_shift.protocol.errors import PolicyError, PolicyServerError, UsageError
 
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
@@ -327,7 +327,7 @@ def start(config: pytest.Config) -> None:
 
 def _is_policy_error(report: pytest.TestReport) -> bool:
     facts = facts_of(report)
-    return facts is not None and facts["error"] == PolicyError.kind
+    return facts is not None and facts["error"] in (PolicyError.kind, PolicyServerError.kind)
 
 
 def _runs(pid: int) -> bool:

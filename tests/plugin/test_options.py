@@ -57,6 +57,47 @@ def test_a_run_evaluates_nothing_unless_it_is_told_a_policy_or_to_list(project: 
     assert asks_for_rollouts(project.config(ini="vla_policy = zero"))
 
 
+def test_how_the_policy_is_reached_is_read_from_the_command_line(project: Project) -> None:
+    run = project.read(
+        POLICY,
+        "--vla-policy-url=tcp://127.0.0.1:1",
+        "--vla-checkpoint=night-7",
+        "--vla-replan=4",
+        "--vla-policy-token=MY_TOKEN",
+    )
+    assert (run.policy_url, run.checkpoint) == ("tcp://127.0.0.1:1", "night-7")
+    assert (run.replan, run.policy_token) == (4, "MY_TOKEN")
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "two", "1.5", "", "99999999999"])
+def test_a_replan_that_is_no_count_is_refused(project: Project, value: str) -> None:
+    if not value:
+        assert project.read(POLICY, "--vla-replan=").replan is None
+        return
+    with pytest.raises(UsageError, match="--vla-replan"):
+        project.read(POLICY, f"--vla-replan={value}")
+
+
+def test_arguments_of_the_ini_are_defaults_of_those_that_are_typed(project: Project) -> None:
+    ini = "vla_policy_arg =\n    profile=libero\n    chunk=16"
+    assert project.read(POLICY, ini=ini).policy_args == {"profile": "libero", "chunk": "16"}
+    typed = project.read(POLICY, "--vla-policy-arg=chunk=8", "--vla-policy-arg=x=1", ini=ini)
+    assert typed.policy_args == {"profile": "libero", "chunk": "8", "x": "1"}
+    with pytest.raises(UsageError, match="vla_policy_arg: 'chunk' is given twice"):
+        project.read(POLICY, ini="vla_policy_arg =\n    chunk=1\n    chunk=2")
+
+
+def test_the_table_tool_pytest_works_as_well(project: Project) -> None:
+    (project.root / "pyproject.toml").write_text(
+        '[tool.pytest]\nvla_policy = "zero"\nvla_policy_arg = ["a=1", "b=2"]\n'
+        'vla_checkpoint = "night-7"\nvla_replan = "4"\nvla_policy_token = "MY_TOKEN"\n'
+    )
+    project.monkeypatch.chdir(project.root)
+    run = read_options(project.pytester.parseconfig())
+    assert (run.policy, run.policy_args) == ("zero", {"a": "1", "b": "2"})
+    assert (run.checkpoint, run.replan, run.policy_token) == ("night-7", 4, "MY_TOKEN")
+
+
 INI = """
 vla_policy = zero
 vla_task = left
