@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +15,11 @@ from pytest_vla_shift.simulators.factories import load_factory
 from pytest_vla_shift.simulators.mending import mending_line
 
 if TYPE_CHECKING:
+    from pytest_vla_shift.policies.agreement import Row, SimulatorSide
     from pytest_vla_shift.policies.protocol import Policy
     from pytest_vla_shift.policies.settings import PolicySettings
     from pytest_vla_shift.rollouts.engine import Engine
+    from pytest_vla_shift.simulators.protocol import SimulatorInfo
 
 Planned = Sequence[tuple[str, Suite, Cell]]
 """Node id, suite and cell of every node that asks for a pair."""
@@ -48,20 +49,13 @@ def policy_settings(run: RunConfig) -> PolicySettings:
     Raises:
         UsageError: the variable of the token is not set, or the checkpoint cannot be read.
     """
-    from pytest_vla_shift.policies.settings import PolicySettings, read_checkpoint
+    from pytest_vla_shift.policies.settings import PolicySettings, read_checkpoint, read_token
 
-    token = None
-    if run.policy_token is not None:
-        token = os.environ.get(run.policy_token)
-        if not token:
-            raise UsageError(
-                f"--vla-policy-token names the environment variable {run.policy_token!r}, which is"
-                " not set. It takes a variable's name, so that the token itself is in no history"
-            )
+    variable = run.policy_token
     return PolicySettings(
         url=run.policy_url,
         timeout_s=run.policy_timeout_s,
-        token=token,
+        token=None if variable is None else read_token(variable, "--vla-policy-token"),
         checkpoint=None if run.checkpoint is None else read_checkpoint(run.checkpoint),
         replan=run.replan,
     )
@@ -122,6 +116,41 @@ def start_simulators(engine: Engine, planned: Planned) -> None:
             ) from error
 
 
+def _check_agreement(policy: Policy, suite: Suite, info: SimulatorInfo) -> None:
+    """Ask a policy that can compare itself with a simulator."""
+    from pytest_vla_shift.policies.agreement import SimulatorSide, side_by_side
+
+    compare: Callable[[SimulatorSide], Sequence[Row]] | None = getattr(policy, "contract", None)
+    if compare is None:
+        return
+    side = SimulatorSide(
+        simulator=info.name,
+        cameras=suite.cameras,
+        height=suite.height,
+        width=suite.width,
+        action_dim=info.action_dim,
+        action_low=info.action_low,
+        action_high=info.action_high,
+        position=info.position,
+        rotation=info.rotation,
+        settle_action=info.settle_action,
+        proprio=info.proprio,
+    )
+    try:
+        rows = compare(side)
+    except (UsageError, InfrastructureError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"policy {policy.spec.name!r} raised in contract: {type(error).__name__}: {error}"
+        ) from error
+    if not all(row.fits for row in rows):
+        raise UsageError(
+            f"policy {policy.spec.name!r} does not fit suite {suite.name!r}; ! marks what differs:\n"
+            + side_by_side(rows, "policy", f"suite {suite.name}")
+        )
+
+
 def _check_suite(policy: Policy, suite: Suite) -> None:
     spec = policy.spec
     info = load_factory(suite.simulator).describe()
@@ -131,6 +160,7 @@ def _check_suite(policy: Policy, suite: Suite) -> None:
             f"{suite.source}: observation.cameras asks for {', '.join(absent)}, but simulator"
             f" {suite.simulator!r} has {', '.join(info.cameras)}"
         )
+    _check_agreement(policy, suite, info)
     unknown = [camera for camera in spec.cameras if camera not in suite.cameras]
     if unknown:
         raise UsageError(

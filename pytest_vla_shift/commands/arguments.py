@@ -22,7 +22,7 @@ def add_suite(parser: argparse.ArgumentParser) -> None:
 
 
 def add_policy(parser: argparse.ArgumentParser) -> None:
-    """``--policy`` and ``--policy-arg``."""
+    """``--policy``, its arguments, and how it is reached."""
     parser.add_argument(
         "--policy", required=True, metavar="NAME", help="policy under test: a name, or module:attr"
     )
@@ -32,6 +32,28 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="K=V",
         help="argument of the policy, may be given several times",
+    )
+    for name, metavar, text in (
+        ("url", "URL", "where the policy's server listens"),
+        ("token", "VARIABLE", "environment variable that holds the token of the server"),
+    ):
+        parser.add_argument(f"--policy-{name}", metavar=metavar, help=text)
+    parser.add_argument(
+        "--policy-timeout",
+        type=_seconds,
+        default=120.0,
+        metavar="SECONDS",
+        help="seconds after which a call of the policy's server counts as hung (default 120; the"
+        " first: 10 x)",
+    )
+    parser.add_argument(
+        "--checkpoint", metavar="CHECKPOINT", help="the weights under test: their path, or a label"
+    )
+    parser.add_argument(
+        "--replan",
+        type=_count,
+        metavar="N",
+        help="actions of a chunk that are executed before the policy is asked again",
     )
 
 
@@ -123,8 +145,30 @@ def policy_of(given: argparse.Namespace) -> Policy:
         UsageError: unknown, or it cannot be made.
     """
     from pytest_vla_shift.policies.registry import resolve
+    from pytest_vla_shift.policies.settings import PolicySettings, read_checkpoint, read_token
 
-    return resolve(given.policy, policy_args(given))
+    variable, checkpoint = given.policy_token, given.checkpoint
+    settings = PolicySettings(
+        url=given.policy_url,
+        timeout_s=given.policy_timeout,
+        token=None if variable is None else read_token(variable, "--policy-token"),
+        checkpoint=None if checkpoint is None else read_checkpoint(checkpoint),
+        replan=given.replan,
+    )
+    return resolve(given.policy, policy_args(given), settings=settings)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0.0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
+    return value
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
 
 
 def cut_of(given: argparse.Namespace, suite: Suite) -> Cut:

@@ -37,6 +37,8 @@ class PolicySpec:
             recorded as inert where it gets a seed that decides nothing, and as ``not supported``
             where its server's protocol has no place for one.
         checkpoint: label and digest of its weights; empty if nobody said.
+        located: names of arguments that say where something lies. They are left out of the key,
+            which knows no paths: what lies there must be in ``revision``.
     """
 
     name: str
@@ -52,6 +54,7 @@ class PolicySpec:
     batch: int = 1
     seedable: bool = True
     checkpoint: str = ""
+    located: tuple[str, ...] = ()
 
 
 class Policy(Protocol):

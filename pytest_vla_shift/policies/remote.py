@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vla_shift.policies import extension, mapping
 from pytest_vla_shift.policies.agreement import Row, SimulatorSide, side_by_side
+from pytest_vla_shift.policies.fitting import profile_rows
 from pytest_vla_shift.policies.probe import EPISODE, probe_observation
 from pytest_vla_shift.policies.profile import MappingError, Profile, narrowed
 from pytest_vla_shift.policies.protocol import PolicySpec
@@ -134,8 +135,11 @@ class RemotePolicy:
         return None
 
     def contract(self, side: SimulatorSide) -> Sequence[Row]:
-        """The profile against the simulator."""
-        return [*self._first.greeting.rows, *profile_rows(self.profile, side)]
+        """What the server says of itself, and the profile against the simulator."""
+        return [
+            *self._first.greeting.rows,
+            *profile_rows(self.profile, side, self._spec.replan),
+        ]
 
     def reset(self, episode: EpisodeInfo, seed: int) -> None:
         """Begin a rollout, on a new connection if the last one failed.
@@ -250,6 +254,7 @@ class RemotePolicy:
             seeded=seeded,
             seedable=greeting.seedable,
             language=served is None or served.language,
+            located=("profile",),
         )
 
     def _ask(self, connection: _Connection, observation: Observation) -> NDArray[np.float64]:
@@ -288,40 +293,3 @@ class _Guard:
         if isinstance(error, Exception):
             raise self._policy._failed(error, self._where) from error
         self._policy.close()
-
-
-def profile_rows(profile: Profile, side: SimulatorSide) -> list[Row]:
-    """A profile against a suite and its simulator."""
-    rows = [
-        Row(
-            "simulator",
-            ", ".join(profile.simulators),
-            side.simulator,
-            side.simulator in profile.simulators,
-        )
-    ]
-    has = f"{side.height} x {side.width}"
-    for image in profile.images:
-        wants = has if image.size is None else f"{image.size[0]} x {image.size[1]}"
-        how = image.orientation + ("" if image.resize == "none" else f", {image.resize}")
-        rows.append(
-            Row(
-                f"image {image.key}",
-                f"{image.camera} {wants} uint8 RGB {how}",
-                f"{', '.join(side.cameras)} {has} uint8 RGB upright",
-                image.camera in side.cameras and (image.resize != "none" or wants == has),
-            )
-        )
-    plain = [part for part in profile.actions if part.transform == "identity"]
-    low = min((part.low for part in plain), default=side.action_low)
-    high = max((part.high for part in plain), default=side.action_high)
-    rows.append(
-        Row(
-            "action",
-            f"{profile.action_dim} in [{low:g}, {high:g}]",
-            f"{side.action_dim} in [{side.action_low:g}, {side.action_high:g}]",
-            profile.action_dim == side.action_dim
-            and (low, high) == (side.action_low, side.action_high),
-        )
-    )
-    return rows

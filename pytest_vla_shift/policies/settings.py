@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +57,21 @@ class PolicySettings:
     replan: int | None = None
 
 
+def read_token(variable: str, option: str) -> str:
+    """What the environment variable holds.
+
+    Raises:
+        UsageError: it is not set, or empty; ``option`` is what the message calls it.
+    """
+    token = os.environ.get(variable)
+    if not token:
+        raise UsageError(
+            f"{option} names the environment variable {variable!r}, which is not set. It takes a"
+            " variable's name, so that the token itself is in no history"
+        )
+    return token
+
+
 def read_checkpoint(value: str) -> Checkpoint:
     """``--vla-checkpoint``: a path, a label, or either with ``@sha256:...`` behind it.
 
@@ -68,20 +84,20 @@ def read_checkpoint(value: str) -> Checkpoint:
     label, separator, said = value.rpartition("@") if "@sha256" in value else (value, "", "")
     if not label.strip() or (separator and _DIGEST.fullmatch(said) is None):
         raise UsageError(
-            f"--vla-checkpoint: {value!r} is neither a path nor a label, either with"
+            f"checkpoint: {value!r} is neither a path nor a label, either with"
             " @sha256:<8 to 64 hex digits> behind it or not"
         )
     path = Path(label).expanduser()
     if not path.exists():
         if label.startswith((".", "/", "~")):
-            raise UsageError(f"--vla-checkpoint: there is no {label!r}")
+            raise UsageError(f"checkpoint: there is no {label!r}")
         return Checkpoint(label, said)
     try:
         found = files_digest(path)
     except OSError as error:
-        raise UsageError(f"--vla-checkpoint: {label!r} cannot be read: {error}") from error
+        raise UsageError(f"checkpoint: {label!r} cannot be read: {error}") from error
     if said and not found.startswith(said):
-        raise UsageError(f"--vla-checkpoint: {label!r} has the digest {found}, not {said}")
+        raise UsageError(f"checkpoint: {label!r} has the digest {found}, not {said}")
     return Checkpoint(path.resolve().name, found, path.resolve())
 
 

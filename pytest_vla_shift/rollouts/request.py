@@ -139,7 +139,7 @@ def request(
         "policy": {
             "name": policy.name,
             "revision": policy.revision,
-            "args": dict(policy_args),
+            "args": {k: v for k, v in policy_args.items() if k not in policy.located},
             "chunk": policy.chunk,
             "replan": policy.replan,
             "action_dim": policy.action_dim,

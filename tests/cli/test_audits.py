@@ -58,6 +58,26 @@ def test_screening_prints_the_table_and_writes_the_suite(
     assert "e00: success, found in the store" in capsys.readouterr().out
 
 
+def test_a_screening_reaches_its_policy_as_a_run_does(
+    suite: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asks = "tests.fakes.toy_policies:AsksAtUrl"
+    argv = ["screen", suite, f"--policy={asks}", ENVS, "--run=out/s"]
+    assert main(argv) == 2
+    assert "say where with --vla-policy-url" in capsys.readouterr().err
+    argv += ["--policy-url=tcp://here:1", "--policy-token=TOY_TOKEN"]
+    assert main(argv) == 2
+    assert "'TOY_TOKEN', which is not set" in capsys.readouterr().err
+    monkeypatch.setenv("TOY_TOKEN", "s3cret")
+    assert main([*argv, "--replan=99"]) == 2
+    assert "--vla-replan=99" in capsys.readouterr().err
+    assert main([*argv, "--checkpoint=night-7"]) == 0
+    rows = "".join(path.read_text() for path in Path("out/s").glob("results-*.jsonl"))
+    assert '"checkpoint":"night-7"' in rows
+    assert "s3cret" not in rows + capsys.readouterr().out
+    assert "here:1" not in rows
+
+
 def test_too_few_tasks_and_undecided_ones_are_no_success(
     suite: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

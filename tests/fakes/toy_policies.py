@@ -125,6 +125,13 @@ def find_red(image: Image) -> Vector | None:
     return np.array([*floor[red].mean(axis=0), 0.0])
 
 
+class AsksAtUrl(Expert):
+    """Says that it asks a server; there is none, and none is needed."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        super().__init__()
+
+
 class Flaky(Expert):
     """The expert, but with probability ``p`` (drawn from the reset's seed) it does nothing."""
 

@@ -162,12 +162,33 @@ def test_another_suite_is_another_key(before: str) -> None:
         (replace(SPEC, cameras=("wrist",)), "observation.cameras"),
         (replace(SPEC, privileged=True), "observation.privileged"),
         (replace(SPEC, seeded=False), "policy.seeded"),
+        (replace(SPEC, checkpoint="night-7"), "policy.checkpoint"),
     ],
 )
 def test_another_policy_is_another_key_that_names_the_field(spec: PolicySpec, field: str) -> None:
     one, other = made(toy_suite()), made(toy_suite(), spec=spec)
     assert one.key != other.key
     assert differing_fields(one.identity, other.identity) == [field]
+
+
+def test_an_argument_that_says_where_something_lies_is_in_no_key() -> None:
+    spec = replace(SPEC, located=("profile",))
+    suite = toy_suite()
+
+    def key(**args: str) -> str:
+        return made(suite, spec=spec, args=args).key
+
+    assert key(profile="/home/me/mine.toml") == key(profile="there/mine.toml") == key()
+    assert key(chunk="8") != key()
+
+
+@pytest.mark.parametrize(
+    "seeded, seedable, note",
+    [(True, True, "shared"), (False, True, "inert"), (False, False, "not supported")],
+)
+def test_what_a_seed_does_is_noted(seeded: bool, seedable: bool, note: str) -> None:
+    spec = replace(SPEC, seeded=seeded, seedable=seedable)
+    assert made(toy_suite(), spec=spec).seed_note == note
 
 
 @pytest.mark.parametrize(
