@@ -72,7 +72,7 @@ def test_a_screening_reaches_its_policy_as_a_run_does(
     assert main([*argv, "--replan=99"]) == 2
     assert "--vla-replan=99" in capsys.readouterr().err
     assert main([*argv, "--checkpoint=night-7"]) == 0
-    rows = "".join(path.read_text() for path in Path("out/s").glob("results-*.jsonl"))
+    rows = "".join(path.read_text() for path in Path("out/s").rglob("results-*.jsonl"))
     assert '"checkpoint":"night-7"' in rows
     assert "s3cret" not in rows + capsys.readouterr().out
     assert "here:1" not in rows
