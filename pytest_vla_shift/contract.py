@@ -146,8 +146,8 @@ def _check_agreement(policy: Policy, suite: Suite, info: SimulatorInfo) -> None:
         ) from error
     if not all(row.fits for row in rows):
         raise UsageError(
-            f"policy {policy.spec.name!r} does not fit suite {suite.name!r}; ! marks what differs:\n"
-            + side_by_side(rows, "policy", f"suite {suite.name}")
+            f"policy {policy.spec.name!r} does not fit suite {suite.name!r}; what does not is"
+            " marked:\n" + side_by_side(rows, "policy", f"suite {suite.name}")
         )
 
 

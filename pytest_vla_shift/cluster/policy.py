@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pytest_vla_shift.policies.agreement import Row, SimulatorSide
     from pytest_vla_shift.policies.protocol import PolicySpec
     from pytest_vla_shift.policies.settings import PolicySettings
     from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
@@ -102,6 +103,13 @@ class ClusterPolicy:
         if isinstance(said, Exception):
             raise said
         return None if said is None else str(said)
+
+    def contract(self, side: SimulatorSide) -> Sequence[Row]:
+        """What the policy says of a simulator; nothing if it does not compare itself with any."""
+        said = self._policies[0].call("contract", side)
+        if isinstance(said, Exception):
+            raise said
+        return cast("Sequence[Row]", said)
 
     def reset(self, episode: EpisodeInfo, seed: int) -> None:
         """At a seat of its own, beside those of the rollouts: for audits of this process."""

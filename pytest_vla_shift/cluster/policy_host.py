@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pytest_vla_shift.policies.agreement import Row, SimulatorSide
     from pytest_vla_shift.policies.settings import PolicySettings
     from pytest_vla_shift.policies.threaded import ThreadedPolicy
     from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
@@ -114,6 +115,16 @@ class PolicyHost:
         assert policy is not None  # opened before
         try:
             return policy.unsupported(task_suite, task)
+        except Exception as error:
+            return UsageError(f"{type(error).__name__}: {error}")
+
+    def contract(self, side: SimulatorSide) -> Sequence[Row] | Fault:
+        """What the policy says of a simulator; nothing if it does not compare itself with any."""
+        compare = getattr(self._policy, "contract", None)
+        if compare is None:
+            return ()
+        try:
+            return list(compare(side))
         except Exception as error:
             return UsageError(f"{type(error).__name__}: {error}")
 

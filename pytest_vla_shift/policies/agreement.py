@@ -36,6 +36,10 @@ class SimulatorSide:
         cameras, height, width: the observation that the suite allows.
         action_dim: width of an action.
         action_low, action_high: what an action is clipped to.
+        position: [start, stop) of an action's components that move the end effector.
+        rotation: [start, stop) of those that turn it.
+        settle_action: the action that does nothing but open the gripper; empty if unknown.
+        proprio: names of the proprioception that it tells; empty if unknown.
     """
 
     simulator: str
@@ -45,6 +49,23 @@ class SimulatorSide:
     action_dim: int
     action_low: float
     action_high: float
+    position: tuple[int, int] = (0, 0)
+    rotation: tuple[int, int] = (0, 0)
+    settle_action: tuple[float, ...] = ()
+    proprio: tuple[str, ...] = ()
+
+    def meaning(self, components: Sequence[int]) -> str:
+        """What components of an action do, in a word.
+
+        ``gripper`` is said of an arm alone: where one component is left beside six of motion.
+        """
+        for word, (start, stop) in (("position", self.position), ("rotation", self.rotation)):
+            if all(start <= index < stop for index in components):
+                return word
+        moved = {*range(*self.position), *range(*self.rotation)}
+        if len(moved) == self.action_dim - 1 and not moved & set(components):
+            return "gripper"
+        return f"component{'s' * (len(components) > 1)}"
 
 
 class Agrees(Protocol):

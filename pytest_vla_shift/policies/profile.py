@@ -35,6 +35,7 @@ QUANTITIES: Mapping[str, int] = {
     "eef_pos": 3,
     "eef_quat": 4,
     "eef_axis_angle": 3,
+    "eef_axis_angle_rounded": 3,
     "eef_axis_angle_short": 3,
     "controller_pos": 3,
     "controller_axis_angle_short": 3,
@@ -47,7 +48,8 @@ QUANTITIES: Mapping[str, int] = {
 }
 """What a state may be made of, and how many numbers it has. Quaternions are xyzw.
 ``eef_axis_angle`` is robosuite's: the angle goes to 2 pi. ``..._short`` takes the antipodal
-quaternion first where that gives the shorter way: the angle stops at pi."""
+quaternion first where that gives the shorter way: the angle stops at pi. That and ``..._rounded``,
+robosuite's again, hold values of float32, as vla-eval sends them within a vector of float64."""
 
 Transform = Literal["identity", "sign", "open01", "half"]
 TRANSFORMS = ("identity", "sign", "open01", "half")

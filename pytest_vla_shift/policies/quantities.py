@@ -28,13 +28,30 @@ def axis_angle(quat: Vector) -> Vector:
     return vector
 
 
+def rounded_axis_angle(quat: Vector) -> Vector:
+    """(3,) radians: :func:`axis_angle` rounded to float32, as vla-eval sends it."""
+    return axis_angle(quat).astype(np.float32).astype(np.float64)
+
+
 def short_axis_angle(quat: Vector) -> Vector:
-    """(3,) radians: the same, of whichever antipode turns by pi at most."""
-    return axis_angle(quat if quat[3] >= 0.0 else -np.asarray(quat))
+    """(3,) radians: of whichever antipode turns by pi at most, rounded to float32.
+
+    Follows vla-eval 0.8 (vla_eval.rotation.quat_to_axisangle) bit for bit, with what it takes for
+    no rotation at all and its order of operations.
+    """
+    nearer = np.asarray(quat, dtype=np.float64)
+    if nearer[3] < 0.0:
+        nearer = -nearer
+    w = min(1.0, max(-1.0, float(nearer[3])))
+    length = math.sqrt(1.0 - w * w)
+    if length < 1e-8:
+        return np.zeros(3)
+    vector: Vector = nearer[:3] / length * (2.0 * np.arccos(w))
+    return vector.astype(np.float32).astype(np.float64)
 
 
 def quaternion(vector: Vector) -> Vector:
-    """(4,) xyzw: the inverse of both."""
+    """(4,) xyzw: the inverse of all of them, up to rounding."""
     angle = float(np.linalg.norm(vector))
     if angle == 0.0:
         return np.array([0.0, 0.0, 0.0, 1.0])
@@ -44,9 +61,15 @@ def quaternion(vector: Vector) -> Vector:
 
 _DERIVED: Mapping[str, tuple[str, Callable[[Vector], Vector]]] = {
     "eef_axis_angle": ("eef_quat", axis_angle),
+    "eef_axis_angle_rounded": ("eef_quat", rounded_axis_angle),
     "eef_axis_angle_short": ("eef_quat", short_axis_angle),
     "controller_axis_angle_short": ("controller_quat", short_axis_angle),
 }
+
+
+def source_of(name: str) -> str:
+    """Which proprioception the vector that profiles call ``name`` is made of."""
+    return _DERIVED.get(name, (name, None))[0]
 
 
 def quantity(name: str, proprio: Mapping[str, Vector]) -> Vector:
@@ -76,6 +99,6 @@ def proprio_of(parts: Sequence[tuple[str, int, int, Vector]]) -> dict[str, Vecto
     for name, vector in whole.items():
         if len(seen[name]) != QUANTITIES[name]:
             continue
-        source, _ = _DERIVED.get(name, (name, None))
+        source = source_of(name)
         found[source] = vector if source == name else quaternion(vector)
     return found

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pytest_vla_shift.policies.agreement import Agrees
     from pytest_vla_shift.policies.protocol import BatchPolicy, Policy, PolicySpec
     from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
 
@@ -160,7 +161,7 @@ class CallThread:
 class ThreadedPolicy:
     """The Policy protocol around a policy that is made, called and closed in ``thread``.
 
-    ``session`` and ``act_batch`` are there if the policy has them.
+    ``session``, ``act_batch`` and ``contract`` are there if the policy has them.
     """
 
     def __init__(self, thread: CallThread, inner: Policy) -> None:
@@ -220,6 +221,10 @@ class ThreadedPolicy:
             batched: BatchPolicy = object.__getattribute__(self, "_inner")
             act_batch = batched.act_batch
             return lambda observations, seeds: self._act_batch(act_batch, observations, seeds)
+        if name == "contract":
+            agrees: Agrees = object.__getattribute__(self, "_inner")
+            compare = agrees.contract
+            return lambda side: self._thread.call(lambda: compare(side), "contract")
         raise AttributeError(name)
 
     def _session(self) -> ThreadedPolicy:
