@@ -110,6 +110,11 @@ def add_options(parser: pytest.Parser) -> None:
         "replace a simulator process that holds more than this, in GiB (default 8)",
         metavar="GIB",
     )
+    option(
+        "max-errors",
+        "stop after so many rollouts in a row with an infrastructure error (default 20); 0: never",
+        metavar="N",
+    )
     option("gpus", "GPUs of the run, a comma list (default: the visible ones)", metavar="IDS")
     option("render-gpus", "GPUs that draw pictures (default: the policy's)", metavar="IDS")
     option(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 VIDEO = ("on", "off", "degraded")
 EXECUTORS = ("local", "ray")
 
+MAX_ERRORS = 20
 MOST_SHARDS = 100_000
 MOST_ENVS = 256
 """Rollouts at once of one pytest process; each has a simulator process of its own."""
@@ -51,6 +52,7 @@ class RunConfig:
         rollout_timeout_s: after this a simulator worker counts as hung.
         recycle_rollouts: a simulator worker is replaced after so many rollouts; None for never.
         recycle_bytes: a simulator worker is replaced when its resident memory exceeds this.
+        max_errors: a run stops after so many errors in a row in one process; None for never.
         gpus: ``--vla-gpus``, the devices of the run; None for those that are visible.
         render_gpus: ``--vla-render-gpus``, the devices that draw; None for those of the policy.
         shard: which part of the plan this run is, ``(i, n)`` with 1 <= i <= n; None for all.
@@ -78,6 +80,7 @@ class RunConfig:
     rollout_timeout_s: float
     recycle_rollouts: int | None
     recycle_bytes: int
+    max_errors: int | None
     gpus: tuple[str, ...] | None
     render_gpus: tuple[str, ...] | None
     shard: tuple[int, int] | None
@@ -127,6 +130,7 @@ def read_options(config: pytest.Config) -> RunConfig:
         rollout_timeout_s=_positive(config, "rollout-timeout", 600.0, "number of seconds"),
         recycle_rollouts=_count_from_one(config, "recycle-rollouts"),
         recycle_bytes=int(_positive(config, "recycle-memory", 8.0, "number of GiB") * 2**30),
+        max_errors=_max_errors(_value(config, "max-errors")),
         gpus=_words(config, "gpus") or None,
         render_gpus=_words(config, "render-gpus") or None,
         shard=shard,
@@ -253,6 +257,14 @@ def _count_from_one(config: pytest.Config, name: str) -> int | None:
     if not (value.isascii() and value.isdecimal()) or len(value) > 9 or int(value) < 1:
         raise UsageError(f"--vla-{name}: {value!r} is not a whole number from 1")
     return int(value)
+
+
+def _max_errors(value: str | None) -> int | None:
+    if value is None:
+        return MAX_ERRORS
+    if not (value.isascii() and value.isdecimal()) or len(value) > 9:
+        raise UsageError(f"--vla-max-errors: {value!r} is not a whole number from 0")
+    return int(value) or None
 
 
 def _shard(value: str | None) -> tuple[int, int] | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import pytest
 
 from pytest_vla_shift import devices, policy_server
 from pytest_vla_shift.contract import check_contract, start_simulators
+from pytest_vla_shift.error_streak import ErrorStreak, GivenUp
 from pytest_vla_shift.executors import open_executor
 from pytest_vla_shift.options import RunConfig
 from pytest_vla_shift.outcomes import ReportFacts, told_by_transition
@@ -32,9 +33,6 @@ from pytest_vla_shift.simulators.factories import is_listed_only, load_factory
 from pytest_vla_shift.statistics.pairs import Transition
 from pytest_vla_shift.story import error_story, pair_story
 from pytest_vla_shift.video import VideoMaker
-
-if TYPE_CHECKING:
-    pass
 
 FACTS = pytest.StashKey[ReportFacts]()
 PAIR = pytest.StashKey[Pair]()
@@ -69,6 +67,7 @@ class RobustnessSession:
         self._cut = CutCheck(run.cut, run.extras)
         self._usage_error: str | None = None
         self._engine: Engine | None = None
+        self._errors = ErrorStreak(run.max_errors)
         self._videos: VideoMaker | None = None
         self._selection = Selection(())
         self._order: dict[str, tuple[Suite, Cell]] = {}
@@ -197,6 +196,7 @@ class RobustnessSession:
                 finished=lambda record: self.config.hook.pytest_vla_rollout_finished(
                     config=self.config, record=record
                 ),
+                watch=self._errors.see,
             )
         except UsageError:
             executor.policy.close()
@@ -251,6 +251,11 @@ class RobustnessSession:
             records = self._engine.pair(suite, cell)
         except StorageError as error:
             self._stop(node, suite, cell, error)
+        except GivenUp as error:
+            stop(node.session, str(error))
+            raise node.session.Interrupted(str(error)) from error
+        if self._errors.problem is not None:
+            stop(node.session, str(self._errors.problem))
         replay = self._replay(node)
         if records.shifted is None or records.shifted.status == "error":
             self._raise_error(node, records, replay)

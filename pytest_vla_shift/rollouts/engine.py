@@ -62,6 +62,9 @@ class Engine:
         runners: in place of ``lanes``: runners with a policy of their own, for example on a
             cluster, a lane each. ``policy`` then speaks for theirs.
         finished: called with every record that this engine wrote, in the thread that asks.
+        watch: called with the same as soon as each is written, in that order, in any thread but one
+            at a time. With what it returns, unless that is None, lanes begin no other rollout, and
+            :meth:`pair` raises it instead of waiting for one.
 
     Raises:
         UsageError: the policy cannot serve so many lanes.
@@ -77,12 +80,14 @@ class Engine:
         lanes: Sequence[SimulatorOptions] = (),
         runners: Sequence[Runner] = (),
         finished: Callable[[RolloutRecord], None] = lambda _: None,
+        watch: Callable[[RolloutRecord], Exception | None] = lambda _: None,
     ) -> None:
         check_lanes(policy, len(lanes))
         self.store = store
         self.policy = policy
         self._policy_args = policy_args
         self._finished = finished
+        self._watch = watch
         self._infos: dict[str, SimulatorInfo] = {}
         # Keys that were run here and that no pair has been told of yet.
         self._untold: set[str] = set()
@@ -98,7 +103,7 @@ class Engine:
             self._lent = self._desk.lent
             runners = [LocalRunner(Simulators(each), self._desk.seat()) for each in lanes]
         if runners:
-            self._lanes = Lanes(runners, Agenda(store.final), self._execute, self._lent)
+            self._lanes = Lanes(runners, Agenda(store.final), self._execute, self._lent, watch)
         else:
             self._runner = LocalRunner(self._simulators, self._desk.seat())
 
@@ -134,7 +139,11 @@ class Engine:
             self._lanes.expect(job for suite, cell in order for job in self._jobs(suite, cell))
 
     def pair(self, suite: Suite, cell: Cell) -> PairRecords:
-        """Both arms of ``cell``, from the store where they are there."""
+        """Both arms of ``cell``, from the store where they are there.
+
+        Raises:
+            Exception: what ``watch`` has returned.
+        """
         clean_job, job = self._jobs(suite, cell)
 
         def done() -> bool:
@@ -226,7 +235,9 @@ class Engine:
         with self.store.claim(job.key):
             # Another process may have run it while this one waited for the claim.
             if self.store.final(job.key) is None:
-                self._finished(self._run(runner, job, lane=None))
+                record = self._run(runner, job, lane=None)
+                self._watch(record)  # whether to go on is for the caller to say
+                self._finished(record)
 
     def _execute(self, runner: Runner, job: Job, lane: str) -> RolloutRecord | None:
         """In a lane: run and record a job; None if another process is at it."""

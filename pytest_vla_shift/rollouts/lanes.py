@@ -35,6 +35,8 @@ class Lanes:
         agenda: what to run next.
         execute: runs one job and records it.
         lent: gives up the calling thread's turn at the policy within a block.
+        watch: called with every record that was written, one after the other; what it returns, if
+            anything, ends the lanes and is raised by :meth:`wait`.
     """
 
     def __init__(
@@ -43,11 +45,13 @@ class Lanes:
         agenda: Agenda,
         execute: Execute,
         lent: Callable[[], AbstractContextManager[None]],
+        watch: Callable[[RolloutRecord], Exception | None] = lambda _: None,
     ) -> None:
         self.runners = tuple(runners)
         self._agenda = agenda
         self._execute = execute
         self._lent = lent
+        self._watch = watch
         # Guards all that follows, and the agenda; notified whenever a job ends or arrives.
         self._news = threading.Condition()
         self._finished: deque[RolloutRecord] = deque()
@@ -130,6 +134,7 @@ class Lanes:
                 else:
                     self._agenda.ended(job)
                     self._finished.append(record)
+                    self._failure = self._failure or self._watch(record)
                 self._news.notify_all()
 
     def _next(self) -> Job | None:

@@ -25,6 +25,7 @@ CASES = {
     "shard": ([f"--vla-policy={EXPERT}", "--vla-shard=4/3"], "the first of three"),
     "executor": ([f"--vla-policy={EXPERT}", "--vla-executor=slurm"], "local, ray"),
     "recycling": ([f"--vla-policy={EXPERT}", "--vla-recycle-rollouts=0"], "whole number from 1"),
+    "errors in a row": ([f"--vla-policy={EXPERT}", "--vla-max-errors=-1"], "number from 0"),
     "memory": ([f"--vla-policy={EXPERT}", "--vla-recycle-memory=-1"], "number of GiB"),
     "timeout": ([f"--vla-policy={EXPERT}", "--vla-rollout-timeout=0"], "positive number"),
     "video": ([f"--vla-policy={EXPERT}", "--vla-video=maybe"], "degraded"),
