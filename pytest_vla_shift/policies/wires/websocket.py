@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from pytest_vla_shift.policies.extras import require
 from pytest_vla_shift.policies.wires.protocol import NoReply, Unreachable, WireError
 from pytest_vla_shift.protocol.errors import UsageError
 
@@ -38,12 +39,7 @@ def require_websockets(extra: str) -> None:
     Raises:
         UsageError: it is not; says which extra of ours brings it.
     """
-    try:
-        import websockets.sync.client  # noqa: F401
-    except ImportError as error:
-        raise UsageError(
-            f"this takes the package websockets: pip install 'pytest-vla-shift[{extra}]'"
-        ) from error
+    require(extra, "websockets.sync.client", "websockets.sync.server")
 
 
 def check_url(url: str) -> str:

@@ -1,0 +1,105 @@
+"""pi0, pi0-FAST and pi0.5 behind openpi's own server, or anything else that speaks its wire."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_vla_shift.policies.extras import require
+from pytest_vla_shift.policies.remote import Adapter, RemotePolicy
+from pytest_vla_shift.policies.remote_arguments import remote_arguments
+from pytest_vla_shift.policies.wires.openpi import PORT, OpenPiWire
+from pytest_vla_shift.policies.wires.websocket import check_token, check_url, require_websockets
+
+if TYPE_CHECKING:
+    from pytest_vla_shift.policies.settings import PolicySettings
+
+REVISION = "openpi 1"
+"""Raised whenever this adapter would send or read something else."""
+
+URL = f"ws://127.0.0.1:{PORT}"
+
+
+def openpi(
+    profile: str = "libero",
+    chunk: str | None = None,
+    seeded: str | None = None,
+    *,
+    settings: PolicySettings,
+) -> RemotePolicy:
+    """``--vla-policy=openpi``: whatever an openpi server serves.
+
+    Args:
+        profile: shipped profile or TOML file; how observations and actions are laid out.
+        chunk: the most actions in an answer, where not all are as long as that to the trial.
+        seeded: whether a seed decides the policy's randomness; only a server of ours takes one.
+        settings: of the run.
+
+    Raises:
+        UsageError: the server cannot be used; see
+            :class:`~pytest_vla_shift.policies.remote.RemotePolicy`.
+    """
+    return _policy("openpi", "pi05_libero", profile, chunk, seeded, settings)
+
+
+def pi0(
+    profile: str = "libero",
+    chunk: str | None = None,
+    seeded: str | None = None,
+    *,
+    settings: PolicySettings,
+) -> RemotePolicy:
+    """``--vla-policy=pi0``: :func:`openpi`, under the name of the model."""
+    return _policy("pi0", "pi0_libero", profile, chunk, seeded, settings)
+
+
+def pi0_fast(
+    profile: str = "libero",
+    chunk: str | None = None,
+    seeded: str | None = None,
+    *,
+    settings: PolicySettings,
+) -> RemotePolicy:
+    """``--vla-policy=pi0-fast``: :func:`openpi`, under the name of the model."""
+    return _policy("pi0-fast", "pi0_fast_libero", profile, chunk, seeded, settings)
+
+
+def pi05(
+    profile: str = "libero",
+    chunk: str | None = None,
+    seeded: str | None = None,
+    *,
+    settings: PolicySettings,
+) -> RemotePolicy:
+    """``--vla-policy=pi05``: :func:`openpi`, under the name of the model."""
+    return _policy("pi05", "pi05_libero", profile, chunk, seeded, settings)
+
+
+def _policy(
+    name: str,
+    config: str,
+    profile: str,
+    chunk: str | None,
+    seeded: str | None,
+    settings: PolicySettings,
+) -> RemotePolicy:
+    require("openpi", "msgpack")
+    require_websockets("openpi")
+    arguments = remote_arguments("openpi", profile, chunk, seeded)
+    url = check_url(settings.url or URL)
+    token = None if settings.token is None else check_token(settings.token)
+    adapter = Adapter(
+        name=name,
+        revision=REVISION,
+        url=url,
+        profile=arguments.profile,
+        make_wire=lambda: OpenPiWire(url, token),
+        settings=settings,
+        start=(
+            "Start one, in a checkout of openpi: uv run scripts/serve_policy.py policy:checkpoint"
+            f" --policy.config={config} --policy.dir=<checkpoint>; and say where it listens with"
+            f" --vla-policy-url=ws://<host>:{PORT}"
+        ),
+        chunk=arguments.chunk,
+        seeded=arguments.seeded,
+    )
+    return RemotePolicy(adapter)

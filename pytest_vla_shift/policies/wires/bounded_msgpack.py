@@ -1,0 +1,68 @@
+"""Reading one msgpack message of somebody else's without giving them the machine's memory.
+
+A message of 64 MiB can hold 64 million empty lists, which take 4 GiB. So values are counted while
+they are made. Depth is bounded by msgpack itself, at about a thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+MOST_ITEMS = 1 << 18
+"""Of all lists and maps of a message together; messages of policies have some dozens."""
+
+
+class CodecError(ValueError):
+    """These bytes are not what this format has, or hold what is not taken."""
+
+
+class _Budget:
+    """How many items a message may still have."""
+
+    def __init__(self) -> None:
+        self._left = MOST_ITEMS
+
+    def spend(self, container: list[object] | dict[str | bytes, object]) -> None:
+        self._left -= 1 + len(container)
+        if self._left < 0:
+            raise CodecError(f"more than {MOST_ITEMS} items in one message")
+
+
+def unpack(data: bytes, hook: Callable[[dict[str | bytes, object]], object]) -> object:
+    """The value that ``data`` holds, and nothing behind it.
+
+    Args:
+        data: one message, which somebody has bounded.
+        hook: called with every map, innermost first; what it returns takes its place.
+
+    Raises:
+        CodecError: it is none, or has too many items; or the hook's.
+    """
+    import msgpack
+
+    budget = _Budget()
+
+    def of_map(value: dict[str | bytes, object]) -> object:
+        budget.spend(value)
+        return hook(value)
+
+    def of_list(value: list[object]) -> object:
+        budget.spend(value)
+        return value
+
+    try:
+        return cast(
+            "object",
+            msgpack.unpackb(
+                data,
+                object_hook=of_map,
+                list_hook=of_list,
+                max_array_len=MOST_ITEMS,
+                max_map_len=MOST_ITEMS,
+            ),
+        )
+    except CodecError:
+        raise
+    except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
+        raise CodecError(f"not a msgpack message: {type(error).__name__}: {error}") from error
