@@ -71,4 +71,4 @@ def _resized(picture: Image, size: tuple[int, int]) -> Image:
     resized = PIL.Image.fromarray(np.ascontiguousarray(picture)).resize(
         (width, height), resample=PIL.Image.Resampling.BILINEAR
     )
-    return np.asarray(resized)
+    return np.array(resized)
