@@ -50,12 +50,13 @@ class Host:
     Args:
         policy: who answers; closed by who made it.
         profile: of the wire, for the simulator that the policy acts in.
+        seed: of the rollouts of clients that send none.
 
     Raises:
         UsageError: the profile carries other cameras or actions than the policy has.
     """
 
-    def __init__(self, policy: Policy, profile: Profile) -> None:
+    def __init__(self, policy: Policy, profile: Profile, *, seed: int = 0) -> None:
         spec = policy.spec
         absent = [camera for camera in spec.cameras if camera not in profile.cameras]
         if absent or spec.action_dim != profile.action_dim:
@@ -67,6 +68,7 @@ class Host:
             )
         self.policy = policy
         self.spec = spec
+        self.seed = seed
         self.profile = narrowed(profile, spec.cameras)
         # The policy's calls, and the global generators around them, have the process to themselves.
         self.turn = threading.Lock()
@@ -113,13 +115,13 @@ class Visit:
         self._sentence: str | None = None
         self._step = 0
 
-    def begin(self, sent: object = None, *, sentence: str = "", seed: int = 0) -> None:
+    def begin(self, sent: object = None, *, sentence: str = "", seed: int | None = None) -> None:
         """A rollout begins.
 
         Args:
             sent: what a client of ours says of it; the rest is for those that do not.
             sentence: the instruction, where the wire tells it.
-            seed: where the wire tells one.
+            seed: where the wire tells one; None for the host's.
 
         Raises:
             ExtensionError: ``sent`` is malformed.
@@ -127,6 +129,7 @@ class Visit:
         """
         if sent is None:
             info = EpisodeInfo(Episode("unknown", "unknown", 0), sentence, UNTOLD)
+            seed = self._host.seed if seed is None else seed
         else:
             info, seed = extension.begin_of(sent)
         self._randomness = RolloutRandomness(seed)
