@@ -291,6 +291,8 @@ def _image(table: Table) -> ImageMap:
         height, width = _integers(table, "size", 2)
         size = (height, width)
     table.finish()
+    if size is not None and min(size) < 1:
+        raise UsageError(f"{table.where}: 'size' must be at least 1 x 1")
     if size is None and resize != "none":
         raise UsageError(f"{table.where}: 'resize' needs a 'size'")
     return ImageMap(key, camera, orientation, size, resize)
