@@ -1,0 +1,139 @@
+"""Request and reply with a ZeroMQ server, each exchange within a time limit."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from pytest_vla_shift.policies.wires.protocol import NoReply, Unreachable, WireError
+
+PORT = 5555
+
+MOST_BYTES = 16 << 20
+"""Of a reply: some kilobytes are usual. The connection to a server that sends more is cut."""
+
+CONNECT_S = 10.0
+
+_LOST = zmq.EVENT_DISCONNECTED
+_NO_ZEROMQ = (
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+)
+
+
+class Deadline:
+    """A moment by which a whole exchange must have ended.
+
+    Args:
+        limit_s: from now on.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        self._until = time.monotonic() + limit_s
+
+    def left_s(self) -> float:
+        """Seconds until then; never negative."""
+        return max(0.0, self._until - time.monotonic())
+
+
+class Channel:
+    """One REQ socket, connected.
+
+    It is used until the first error, and closed: a REQ socket whose answer did not come cannot be
+    asked again, and an answer that comes later must be read by nobody. Every request has a number
+    that the answer repeats, so that one to another request is dropped.
+
+    Args:
+        host, port: where the server listens.
+        deadline: for connecting.
+
+    Raises:
+        Unreachable: nobody listens there.
+    """
+
+    def __init__(self, host: str, port: int, deadline: Deadline) -> None:
+        # ZeroMQ itself would knock for ever at a door that is shut, without a word.
+        try:
+            address = (host, port)
+            limit_s = max(0.001, min(CONNECT_S, deadline.left_s()))
+            socket.create_connection(address, timeout=limit_s).close()
+        except OSError as error:
+            raise Unreachable(str(error)) from error
+        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REQ)
+        self._monitor: zmq.Socket[bytes] | None = None
+        try:
+            for option, value in (
+                (zmq.LINGER, 0),
+                (zmq.MAXMSGSIZE, MOST_BYTES),
+                (zmq.RCVHWM, 1),
+                (zmq.SNDHWM, 1),
+                (zmq.REQ_CORRELATE, 1),
+                (zmq.IPV6, int(":" in host)),
+            ):
+                self._socket.setsockopt(option, value)
+            self._monitor = self._socket.get_monitor_socket(_LOST | _NO_ZEROMQ)
+            self._socket.connect(
+                f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
+            )
+        except zmq.ZMQError as error:
+            self.close()
+            raise Unreachable(str(error)) from error
+
+    def exchange(self, request: bytes, deadline: Deadline) -> bytes:
+        """The answer to ``request``.
+
+        Raises:
+            NoReply: none came in time.
+            WireError: the connection broke, or what came is no single message.
+        """
+        self._check()
+        try:
+            self._socket.setsockopt(zmq.SNDTIMEO, int(deadline.left_s() * 1000))
+            self._socket.send(request)
+            self._await(deadline)
+            frames: list[bytes] = self._socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again as error:
+            raise NoReply(f"no complete answer within {deadline.limit_s:g} s") from error
+        except zmq.ZMQError as error:
+            raise WireError(f"the socket failed: {error}") from error
+        if len(frames) != 1:
+            raise WireError(f"an answer of {len(frames)} frames instead of one")
+        return frames[0]
+
+    def close(self) -> None:
+        """Idempotent; waits for nothing."""
+        if self._monitor is not None:
+            self._socket.disable_monitor()
+            self._monitor = None
+        self._socket.close(linger=0)
+
+    def _await(self, deadline: Deadline) -> None:
+        """Until an answer is there, or nothing can come any more."""
+        poller = zmq.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._monitor, zmq.POLLIN)
+        while True:
+            ready = dict(poller.poll(int(deadline.left_s() * 1000) + 1))
+            if self._socket in ready:
+                return
+            if not ready and not deadline.left_s():
+                raise zmq.Again
+            if ready and not self._socket.poll(0):
+                self._check()  # else it came right before the server left
+
+    def _check(self) -> None:
+        """Raises WireError if something happened to the connection."""
+        while self._monitor is not None and self._monitor.poll(0):
+            event = int(parse_monitor_message(self._monitor.recv_multipart())["event"])
+            if event & _NO_ZEROMQ:
+                raise WireError("what listens there does not speak ZeroMQ, or not in time")
+            if event & _LOST:
+                raise WireError(
+                    "the connection was closed before an answer came: the server ended, or sent"
+                    f" more than {MOST_BYTES >> 20} MiB"
+                )
