@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 LARGEST = 64 << 20
 """Bytes of the largest message that is taken. Observations of eight 512 x 512 cameras are 6 MiB."""
 
-PARTING_S = 1.0
-"""How long a peer may take over its half of the goodbye; nobody waits for it."""
+PARTING_S = 0.5
+"""How long a peer may take over its half of a goodbye."""
+
+GLANCE_S = 0.1
+"""How often whoever waits looks whether the connection is about to end."""
 
 MOST_BODY = 500
 """Of an HTTP answer that is no handshake, so many bytes are shown."""
@@ -159,9 +162,22 @@ class Websocket:
             NoReply: none came, or not all of it.
             WireError: the connection is gone, or what came is too large; with the peer's words.
         """
-        left = max(0.0, until - time.monotonic())
-        with _words_of("waiting for an answer", left):
-            return self._connection.recv(timeout=left)
+        limit_s = max(0.0, until - time.monotonic())
+        closing_until: float | None = None
+        with _words_of("waiting for an answer", limit_s):
+            while True:
+                now = time.monotonic()
+                try:
+                    return self._connection.recv(timeout=max(0.0, min(until - now, GLANCE_S)))
+                except TimeoutError:
+                    if now >= until:
+                        raise
+                # Nothing more comes once either side has said goodbye, but websockets waits until
+                # the server has closed its socket, which one that is broken may never do.
+                if self._connection.protocol.state.name == "CLOSING":
+                    closing_until = closing_until or now + PARTING_S
+                    if now >= closing_until:
+                        self._shut()
 
     def expect_silence(self) -> None:
         """See that nothing waits to be read: without numbers on questions and answers, a message
@@ -191,6 +207,10 @@ class Websocket:
     def _break(self, late: threading.Event) -> None:
         """From a timer: let whoever sends fail."""
         late.set()
+        self._shut()
+
+    def _shut(self) -> None:
+        """Cut the connection: whoever waits on it is told."""
         with contextlib.suppress(OSError):
             self._connection.socket.shutdown(socket.SHUT_RDWR)
 
