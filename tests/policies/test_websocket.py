@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import pytest
 
-from pytest_vla_shift.policies.wires import websocket
 from pytest_vla_shift.policies.wires.protocol import NoReply, Unreachable, WireError
 from pytest_vla_shift.policies.wires.websocket import Websocket, check_token, check_url
 from pytest_vla_shift.protocol.errors import UsageError
