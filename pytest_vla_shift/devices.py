@@ -119,6 +119,16 @@ def settle(config: pytest.Config, run: RunConfig, told: Mapping[str, object] | N
     config.pluginmanager.register(Devices(config, run, told), PLUGIN)
 
 
+def check(config: pytest.Config, run: RunConfig) -> None:
+    """Refuse GPUs that a run could not have; nothing is set when this returns.
+
+    Raises:
+        UsageError: an option names a GPU that is not there, or that cannot draw.
+    """
+    if run.gpus is not None or run.render_gpus is not None:
+        Devices(config, run, None).pytest_unconfigure()
+
+
 def lanes_of(config: pytest.Config) -> tuple[Mapping[str, str], ...]:
     """The variables of every lane's simulator; at least one lane."""
     found = config.pluginmanager.get_plugin(PLUGIN)

@@ -147,6 +147,7 @@ def open_run(config: pytest.Config) -> None:
         _check_video(run)
         if run.list_only or config.option.collectonly:
             # Neither runs anything, so neither touches the run's directory.
+            _check_options(config, run)
             _without_xdist(config)
             hooks = RunHooks(RobustnessSession(config, run, None), None, list_only=run.list_only)
         else:
@@ -158,6 +159,17 @@ def open_run(config: pytest.Config) -> None:
         hooks.signals = Signals(config)
         config.pluginmanager.register(hooks.signals, signals.PLUGIN)
         _guard_allure(config, hooks.signals)
+
+
+def _check_options(config: pytest.Config, run: RunConfig) -> None:
+    """Refuse what a run with these options would refuse before it began."""
+    check_executor(run, distributed=_distributed(config))
+    policy_server.check(run)
+    devices.check(config, run)
+
+
+def _distributed(config: pytest.Config) -> bool:
+    return bool(config.getoption("dist", "no") != "no")
 
 
 def _open_rollouts(config: pytest.Config, run: RunConfig) -> RunHooks:
@@ -177,7 +189,7 @@ def _open_rollouts(config: pytest.Config, run: RunConfig) -> RunHooks:
         set_aside = [str(name) for name in names] if isinstance(names, list) else []
         session = RobustnessSession(config, run, str(workerinput["vla_session"]), set_aside)
         return RunHooks(session, None, list_only=False)
-    check_executor(run, distributed=config.getoption("dist", "no") != "no")
+    check_executor(run, distributed=_distributed(config))
     run = policy_server.prepare(config, run)
     devices.settle(config, run)
     results = RunResults(config, run)

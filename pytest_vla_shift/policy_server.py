@@ -282,6 +282,19 @@ class ServerWatch:
                 session.shouldstop = "the policy's server has ended"
 
 
+def check(run: RunConfig) -> None:
+    """Refuse a server's options that no run could use; starts nothing and keeps no port.
+
+    Raises:
+        UsageError: the command or the URL cannot be used.
+    """
+    if run.policy_command is not None:
+        endpoint, _ = settle(run.policy_url, run.policy_command)
+        endpoint.release()
+    elif run.policy_url is not None and PORT in run.policy_url:
+        raise UsageError(f"--vla-policy-url has {PORT}, which --vla-policy-command would fill")
+
+
 def prepare(config: pytest.Config, run: RunConfig) -> RunConfig:
     """Set up the server of the process that owns the run; the run, with where it will listen.
 
@@ -291,8 +304,7 @@ def prepare(config: pytest.Config, run: RunConfig) -> RunConfig:
         UsageError: the command or the URL cannot be used.
     """
     if run.policy_command is None:
-        if run.policy_url is not None and PORT in run.policy_url:
-            raise UsageError(f"--vla-policy-url has {PORT}, which --vla-policy-command would fill")
+        check(run)
         return run
     server = PolicyServer(config, run)
     config.pluginmanager.register(server, PLUGIN)

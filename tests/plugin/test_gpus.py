@@ -89,6 +89,7 @@ def test_a_server_of_the_run_sees_all_of_its_gpus(project: ToyProject) -> None:
         (["--vla-gpus=2"], "--vla-gpus: GPU '2' is not one of those that are visible: 0, 1"),
         (["--vla-render-gpus=1"], "EGL cannot draw on GPU '1'; it has 0: llvmpipe"),
         (["--vla-render-gpus=1", "-n2"], "EGL cannot draw on GPU '1'"),
+        (["--vla-render-gpus=1", "--vla-list"], "EGL cannot draw on GPU '1'"),
     ],
 )
 def test_gpus_that_are_not_there_are_a_usage_error(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable
@@ -146,6 +147,32 @@ def test_the_plan_is_listed_and_nothing_runs(pytester: pytest.Pytester, policy: 
     assert lines == [line.format(digest=digest[1]) for line in WHOLE]
     assert max(map(len, lines)) <= 80
     assert not (pytester.path / "reports").exists()
+
+
+@pytest.mark.parametrize("option", ["--vla-list", "--collect-only"])
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--vla-policy-url=tcp://127.0.0.1:{port}"], "which --vla-policy-command would fill"),
+        (["--vla-policy-command=serve {port}"], "needs --vla-policy-url"),
+        (["--vla-policy-url=nowhere", "--vla-policy-command=serve"], "not like tcp://HOST:PORT"),
+        (["--vla-gpus=77"], "--vla-gpus: GPU '77'"),
+        (["--vla-gpus=77", "-n2"], "--vla-gpus: GPU '77'"),
+        (["--vla-render-gpus=77"], "'77'"),
+        (["--vla-executor=ray", "-n2"], "--vla-executor=ray"),
+        (["--vla-executor=ray", "--vla-envs=0"], "--vla-executor=ray"),
+    ],
+)
+def test_what_a_run_would_refuse_a_listing_refuses(
+    pytester: pytest.Pytester, option: str, options: list[str], message: str
+) -> None:
+    ToyProject(pytester.path)
+    before = dict(os.environ)
+    result = run(pytester, option, f"--vla-policy={EXPERT}", *options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert message in f"{result.stdout}{result.stderr}"
+    assert not (pytester.path / "reports").exists()
+    assert dict(os.environ) == before
 
 
 def test_a_listing_shows_what_is_left_and_shares_the_time(pytester: pytest.Pytester) -> None:
