@@ -136,7 +136,7 @@ class HttpConnection:
             found = self._read(connection)
         except TimeoutError as error:
             connection.close()
-            raise NoReply(f"no whole answer within {limit_s:g} s") from error
+            raise NoReply(f"no whole answer within {limit_s:.3g} s") from error
         except http.client.HTTPException as error:
             connection.close()
             raise WireError(f"no answer in HTTP: {_said(error)}") from error
