@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from hashlib import file_digest
 from pathlib import Path
+from typing import Any
 
 from pytest_vla_shift import __version__
 from pytest_vla_shift.protocol.errors import UsageError
-from pytest_vla_shift.protocol.identity import digest
+from pytest_vla_shift.protocol.identity import canonical, digest
 from pytest_vla_shift.reporting.allure_merge import FOLDER, merge_allure
 from pytest_vla_shift.reporting.allure_writer import history_id, write_broken
 from pytest_vla_shift.reporting.audit_tables import integrity_lines
@@ -33,6 +35,7 @@ from pytest_vla_shift.rollouts.merging import (
     merge_record,
     merge_rows,
 )
+from pytest_vla_shift.rollouts.record import RolloutRecord
 from pytest_vla_shift.rollouts.sources import RunSource, at_rest, read_source
 from pytest_vla_shift.rollouts.store import make_writable
 from pytest_vla_shift.statistics.report import RunReport
@@ -87,12 +90,14 @@ def merge(target: Path, runs: Sequence[Path]) -> MergeDone:
         record = merge_record(sources, __version__)
         written = not target.exists() or (target.is_dir() and not any(target.iterdir()))
         if written:
-            reported = _write(target.resolve(), sources, merged, record)
+            back, reported = _write(target.resolve(), sources, merged, record)
         else:
-            _check_same(target, record)
-            reported = _report(None, target.resolve().name, merged)
+            stack.enter_context(at_rest(target))
+            notes = _check_same(target, record)
+            back = _read_back(target)
+            reported = _report(None, target.resolve().name, back, notes)
     return MergeDone(
-        target, len(sources), len(merged.records), reported, len(merged.plan.nodes), written
+        target, len(sources), len(back.records), reported, len(back.plan.nodes), written
     )
 
 
@@ -126,48 +131,86 @@ def _check_versions(sources: Sequence[RunSource]) -> None:
             )
 
 
-def _check_same(target: Path, record: str) -> None:
-    """Refuse a folder that is not exactly what this merge wrote.
+def _check_same(target: Path, record: str) -> list[str]:
+    """Refuse a folder that is not exactly what this merge wrote; what the merge noted otherwise.
+
+    What is compared is what the runs and the folder hold, not what the runs are called.
 
     Raises:
         UsageError: it is something else, or has been changed since.
     """
     try:
         found = json.loads((target / RECORD).read_bytes())
-        files = found.pop("files")
+        files, notes = found.pop("files"), [str(note) for note in found.pop("notes")]
+        same = _nameless(found) == _nameless(json.loads(record))
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         raise UsageError(
             f"{target} is not empty, and no merge has written it; choose another folder"
         ) from None
-    if found != json.loads(record):
+    if not same:
         raise UsageError(f"{target} is the merge of other runs; choose another folder")
     if files != _listing(target):
         raise UsageError(
             f"{target} is the merge of these runs and has been changed since: it may have records"
             " of its own now. Choose another folder, or go on with this one"
         )
+    return notes
+
+
+def _nameless(record: dict[str, Any]) -> dict[str, Any]:
+    """The record of a merge without the names that its runs have, which may have been moved."""
+    sources = [{**source, "run": ""} for source in record["sources"]]
+    return {**record, "sources": sorted(sources, key=canonical)}
 
 
 def _listing(directory: Path) -> str:
-    """A digest of the names and sizes of all files; the lock and the record itself aside."""
+    """A digest of the names and contents of all files; the lock and the record itself aside."""
     return digest(
         sorted(
-            [str(path.relative_to(directory)), path.stat().st_size]
+            [str(path.relative_to(directory)), _content(path)]
             for path in directory.rglob("*")
             if path.is_file() and path.name not in ("run.lock", RECORD)
         )
     )
 
 
-def _write(target: Path, sources: Sequence[RunSource], merged: Merged, record: str) -> Reported:
+def _content(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Back:
+    """What is in the merged run, read from its folder."""
+
+    plan: SessionPlan
+    records: Mapping[str, RolloutRecord]
+
+
+def _read_back(directory: Path) -> _Back:
+    source = read_source(directory)
+    if source.plan is None:
+        raise UsageError(f"{kept_plan_path(directory)} is not there any more")
+    records: dict[str, RolloutRecord] = {}
+    for row in source.rows:
+        known = records.get(row.record.key)
+        if known is None or known.status == "error":
+            records[row.record.key] = row.record
+    return _Back(source.plan, records)
+
+
+def _write(
+    target: Path, sources: Sequence[RunSource], merged: Merged, record: str
+) -> tuple[_Back, Reported]:
     """Write the run beside ``target``; the name comes last, so that half of it never has it."""
     part = target.with_name(f".{target.name}.merging")
     try:
         with held(part):
             try:
                 _empty(part)
-                reported = _fill(part, target.name, sources, merged)
-                listed = {**json.loads(record), "files": _listing(part)}
+                back, reported = _fill(part, target.name, sources, merged)
+                noted = {**json.loads(record), "notes": merged.notes}
+                listed = {**noted, "files": _listing(part)}
                 (part / RECORD).write_text(json.dumps(listed, indent=1) + "\n", "utf-8")
                 part.rename(target)
             except BaseException:
@@ -175,7 +218,7 @@ def _write(target: Path, sources: Sequence[RunSource], merged: Merged, record: s
                 raise
     except OSError as error:
         raise UsageError(f"{target} cannot be written, and is not there: {error}") from error
-    return reported
+    return back, reported
 
 
 def _empty(part: Path) -> None:
@@ -188,7 +231,9 @@ def _empty(part: Path) -> None:
     make_writable(part)
 
 
-def _fill(part: Path, name: str, sources: Sequence[RunSource], merged: Merged) -> Reported:
+def _fill(
+    part: Path, name: str, sources: Sequence[RunSource], merged: Merged
+) -> tuple[_Back, Reported]:
     copy_files(merged, part)
     merged.notes += copy_folders("audit-*", sources, part)
     (part / "rollouts" / ROWS).write_bytes(b"".join(merged.lines))
@@ -204,28 +249,32 @@ def _fill(part: Path, name: str, sources: Sequence[RunSource], merged: Merged) -
             for directory in directories
             if not (directory / FOLDER).is_dir()
         ]
-    reported = _report(part, name, merged, allure=bool(histories))
+    # From here on of what is written: it is what everybody else will read.
+    back = _read_back(part)
+    reported = _report(part, name, back, merged.notes, allure=bool(histories))
     if not (part / "summary.json").is_file():
         raise UsageError("\n".join(reported.troubles))
     if histories:
         with reported.noting("writing the Allure results"):
-            silent = _silent(plan, reported, histories)
+            silent = _silent(back.plan, reported, histories)
             write_broken(part / FOLDER, str(plan.policy["name"]), silent, LOST)
     if reported.unreported:
         text = "".join(f"{node.node}\n" for node in reported.unreported)
         (part / MISSING).write_text(text, "utf-8")
-    return reported
+    return back, reported
 
 
-def _report(part: Path | None, name: str, merged: Merged, *, allure: bool = False) -> Reported:
+def _report(
+    part: Path | None, name: str, back: _Back, notes: Sequence[str], *, allure: bool = False
+) -> Reported:
     try:
         return report_run(
             part,
             part / FOLDER if part is not None and allure else None,
-            merged.plan,
-            merged.records,
-            run_facts(name, merged.plan, merged.notes),
-            unreported=lambda report: _missing(merged.plan, report),
+            back.plan,
+            back.records,
+            run_facts(name, back.plan, notes),
+            unreported=lambda report: _missing(back.plan, report),
         )
     except ValueError as error:
         raise UsageError(f"the records contradict the plan: {error}") from error

@@ -287,7 +287,7 @@ def merge_record(sources: Sequence[RunSource], package: str) -> str:
     return json.dumps(
         {
             "kind": "merge",
-            "schema": 1,
+            "schema": 2,
             "pytest_vla_shift": package,
             "sources": [
                 {

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_vla_shift.cli import main
+from pytest_vla_shift.commands.merge_runs import _listing
 from pytest_vla_shift.rollouts.store import Store
 from tests.cli.conftest import FAULT
 from tests.plugin.toy_project import ToyProject
@@ -171,6 +172,28 @@ def test_the_same_merge_again_changes_nothing(
     again = merge(capsys, *PARTS)
     assert contents(Path("reports/merged")) == before
     assert again == first + "It had been written before, and is left as it is.\n"
+
+
+def test_the_same_runs_are_known_again_under_other_names(
+    project: ToyProject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = merge(capsys, *PARTS)
+    for number, path in enumerate(PARTS):
+        Path(path).rename(f"moved{3 - number}")
+    again = merge(capsys, "moved1", "moved2", "moved3")
+    assert again == first + "It had been written before, and is left as it is.\n"
+
+
+def test_the_table_is_that_of_the_merged_folder(
+    project: ToyProject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "MISSING" not in merge(capsys, *PARTS)
+    merged = Path("reports/merged")
+    rows = merged / "rollouts" / "results-merged.jsonl"
+    rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:-2]))
+    record = json.loads((merged / "merge.json").read_text())
+    (merged / "merge.json").write_text(json.dumps({**record, "files": _listing(merged)}))
+    assert "of 30 planned nodes have no record" in merge(capsys, *PARTS)
 
 
 def test_a_merged_run_is_a_run_for_every_command(

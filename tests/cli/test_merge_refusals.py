@@ -151,7 +151,10 @@ def test_a_run_cannot_begin_in_what_is_being_merged(project: ToyProject) -> None
     [
         (lambda out: (out / "notes.txt").write_text(""), "and no merge has written it"),
         (lambda out: (out / "merge.json").write_text("[]"), "and no merge has written it"),
-        (lambda out: (out / "merge.json").write_text('{"files": 1}'), "the merge of other runs"),
+        (
+            lambda out: (out / "merge.json").write_text('{"files": 1}'),
+            "and no merge has written it",
+        ),
         (lambda out: (out.rmdir(), out.write_text("")), "and no merge has written it"),
     ],
 )
@@ -162,6 +165,19 @@ def test_a_folder_in_use_is_not_written(
     out.mkdir()
     spoil(out)
     assert words in refused(capsys, *PARTS)
+
+
+def test_a_merge_of_other_runs_or_one_that_was_changed_is_not_taken_for_this_one(
+    project: ToyProject, capsys: ERROR
+) -> None:
+    merge(capsys, *PARTS[:2])
+    assert "is the merge of other runs" in refused(capsys, *PARTS)
+    rows = Path("reports/merged/rollouts/results-merged.jsonl")
+    before = rows.read_bytes()
+    rows.write_bytes(before.replace(b'"attempts":1', b'"attempts":2', 1))  # as long as before
+    assert "has been changed since" in refused(capsys, *PARTS[:2])
+    rows.write_bytes(before)
+    assert "is left as it is" in merge(capsys, *PARTS[:2])
 
 
 def test_what_is_no_run_or_the_target_itself_is_refused(project: ToyProject, capsys: ERROR) -> None:
