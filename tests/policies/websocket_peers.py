@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+import numpy as np
+
 MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 BINARY, TEXT, CLOSE = 2, 1, 8
 
@@ -72,9 +74,8 @@ def read_frame(peer: socket.socket) -> bytes:
         (size,) = struct.unpack(">H", exactly(2))
     elif size == 127:
         (size,) = struct.unpack(">Q", exactly(8))
-    mask = exactly(4)
-    data = exactly(size)
-    return bytes(byte ^ mask[at % 4] for at, byte in enumerate(data))
+    mask, data = exactly(4), np.frombuffer(exactly(size), np.uint8)
+    return (data ^ np.resize(np.frombuffer(mask, np.uint8), size)).tobytes()
 
 
 @contextmanager
