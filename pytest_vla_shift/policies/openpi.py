@@ -9,6 +9,7 @@ from pytest_vla_shift.policies.remote import Adapter, RemotePolicy
 from pytest_vla_shift.policies.remote_arguments import remote_arguments
 from pytest_vla_shift.policies.wires.openpi import PORT, OpenPiWire
 from pytest_vla_shift.policies.wires.websocket import check_token, check_url, require_websockets
+from pytest_vla_shift.protocol.errors import UsageError
 
 if TYPE_CHECKING:
     from pytest_vla_shift.policies.settings import PolicySettings
@@ -23,6 +24,7 @@ def openpi(
     profile: str = "libero",
     chunk: str | None = None,
     seeded: str | None = None,
+    metadata: str = "key",
     *,
     settings: PolicySettings,
 ) -> RemotePolicy:
@@ -32,46 +34,51 @@ def openpi(
         profile: shipped profile or TOML file; how observations and actions are laid out.
         chunk: the most actions in an answer, where not all are as long as that to the trial.
         seeded: whether a seed decides the policy's randomness; only a server of ours takes one.
+        metadata: ``key``: what the server says of itself tells it apart from others, as the
+            weights do; ``ignore``: it does not, since it differs from start to start.
         settings: of the run.
 
     Raises:
         UsageError: the server cannot be used; see
             :class:`~pytest_vla_shift.policies.remote.RemotePolicy`.
     """
-    return _policy("openpi", "pi05_libero", profile, chunk, seeded, settings)
+    return _policy("openpi", "pi05_libero", profile, chunk, seeded, metadata, settings)
 
 
 def pi0(
     profile: str = "libero",
     chunk: str | None = None,
     seeded: str | None = None,
+    metadata: str = "key",
     *,
     settings: PolicySettings,
 ) -> RemotePolicy:
     """``--vla-policy=pi0``: :func:`openpi`, under the name of the model."""
-    return _policy("pi0", "pi0_libero", profile, chunk, seeded, settings)
+    return _policy("pi0", "pi0_libero", profile, chunk, seeded, metadata, settings)
 
 
 def pi0_fast(
     profile: str = "libero",
     chunk: str | None = None,
     seeded: str | None = None,
+    metadata: str = "key",
     *,
     settings: PolicySettings,
 ) -> RemotePolicy:
     """``--vla-policy=pi0-fast``: :func:`openpi`, under the name of the model."""
-    return _policy("pi0-fast", "pi0_fast_libero", profile, chunk, seeded, settings)
+    return _policy("pi0-fast", "pi0_fast_libero", profile, chunk, seeded, metadata, settings)
 
 
 def pi05(
     profile: str = "libero",
     chunk: str | None = None,
     seeded: str | None = None,
+    metadata: str = "key",
     *,
     settings: PolicySettings,
 ) -> RemotePolicy:
     """``--vla-policy=pi05``: :func:`openpi`, under the name of the model."""
-    return _policy("pi05", "pi05_libero", profile, chunk, seeded, settings)
+    return _policy("pi05", "pi05_libero", profile, chunk, seeded, metadata, settings)
 
 
 def _policy(
@@ -80,11 +87,14 @@ def _policy(
     profile: str,
     chunk: str | None,
     seeded: str | None,
+    metadata: str,
     settings: PolicySettings,
 ) -> RemotePolicy:
     require("openpi", "msgpack")
     require_websockets("openpi")
     arguments = remote_arguments("openpi", profile, chunk, seeded)
+    if metadata not in ("key", "ignore"):
+        raise UsageError(f"--vla-policy-arg=metadata: {metadata!r} is neither key nor ignore")
     url = check_url(settings.url or URL)
     token = None if settings.token is None else check_token(settings.token)
     adapter = Adapter(
@@ -92,7 +102,7 @@ def _policy(
         revision=REVISION,
         url=url,
         profile=arguments.profile,
-        make_wire=lambda: OpenPiWire(url, token),
+        make_wire=lambda: OpenPiWire(url, token, identified=metadata == "key"),
         settings=settings,
         start=(
             "Start one, in a checkout of openpi: uv run scripts/serve_policy.py policy:checkpoint"

@@ -13,7 +13,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pytest_vla_shift.policies.wires.websocket import LARGEST, PARTING_S, require_websockets
+from pytest_vla_shift.policies.wires.websocket import (
+    LARGEST,
+    PARTING_S,
+    quiet_logger,
+    require_websockets,
+)
 from pytest_vla_shift.protocol.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,11 +51,9 @@ class Client:
         Raises:
             Gone: there is none any more.
         """
-        from websockets.exceptions import WebSocketException
-
         try:
             return self._connection.recv()
-        except (WebSocketException, OSError, EOFError) as error:
+        except Exception as error:  # whatever websockets finds to say about it
             raise Gone(str(error)) from error
 
     def send(self, message: bytes | str) -> None:
@@ -59,11 +62,9 @@ class Client:
         Raises:
             Gone: nobody takes it.
         """
-        from websockets.exceptions import WebSocketException
-
         try:
             self._connection.send(message)
-        except (WebSocketException, OSError) as error:
+        except Exception as error:  # whatever websockets finds to say about it
             raise Gone(str(error)) from error
 
     def close(self, code: int = 1000, reason: str = "") -> None:
@@ -115,8 +116,6 @@ class WebsocketService:
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._clients: dict[threading.Thread, Client | None] = {}
-        quiet = logging.getLogger(f"{__name__}.websockets")
-        quiet.setLevel(logging.CRITICAL)  # clients that vanish are no news
         self._server = serve(
             self._handle,
             sock=self._listening,
@@ -126,7 +125,7 @@ class WebsocketService:
             close_timeout=PARTING_S,
             max_size=LARGEST,
             max_queue=1,
-            logger=quiet,
+            logger=quiet_logger(),
         )
 
     @property
@@ -163,6 +162,8 @@ class WebsocketService:
             first, clients = not self._closing.is_set(), dict(self._clients)
             self._closing.set()
         if first:
+            with contextlib.suppress(OSError):
+                self._listening.shutdown(socket.SHUT_RDWR)  # wakes whoever waits in accept
             self._listening.close()
             # What the server's own shutdown, which is not called, would close. Sockets, and in
             # older releases plain descriptors.

@@ -16,7 +16,7 @@ import numpy as np
 from pytest_vla_shift.policies import extension as ours
 from pytest_vla_shift.policies.wires.bounded_msgpack import CodecError
 from pytest_vla_shift.policies.wires.openpi_codec import pack, read
-from pytest_vla_shift.policies.wires.protocol import Greeting, WireError
+from pytest_vla_shift.policies.wires.protocol import Greeting, NoReply, WireError
 from pytest_vla_shift.policies.wires.websocket import Websocket
 
 if TYPE_CHECKING:
@@ -44,10 +44,13 @@ class OpenPiWire:
     Args:
         url: of a websocket.
         token: sent as ``Authorization: Api-Key ...``; None for none.
+        identified: whether the metadata tells servers apart. They do, unless a server puts into
+            them what differs from start to start.
     """
 
-    def __init__(self, url: str, token: str | None = None) -> None:
+    def __init__(self, url: str, token: str | None = None, *, identified: bool = True) -> None:
         self._url = url
+        self._identified = identified
         self._headers = {} if token is None else {"Authorization": credential(token)}
         self._socket: Websocket | None = None
         self._keys: tuple[str, ...] = ()
@@ -67,7 +70,7 @@ class OpenPiWire:
         self._keys = tuple(profile.action_widths)
         self._served = served is not None
         server = "openpi"
-        if metadata and not self._served:
+        if metadata and self._identified and not self._served:
             # Of the bytes, since whatever may be in there is told apart by them.
             said = hashlib.sha256(frame if isinstance(frame, bytes) else b"").hexdigest()[:16]
             server = f"openpi, metadata {said}"
@@ -92,8 +95,11 @@ class OpenPiWire:
             sent[ours.KEY] = beside
         frame = _coded(lambda: pack(sent))
         socket.expect_silence()
-        socket.send(frame, until)
-        answer = _map(socket.receive(until), "answer")
+        try:
+            socket.send(frame, until)
+            answer = _map(socket.receive(until), "answer")
+        except NoReply as error:
+            raise NoReply(f"no complete answer within {limit_s:g} s") from error
         found = {
             key: value
             for key, value in answer.items()

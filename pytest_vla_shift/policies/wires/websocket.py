@@ -9,6 +9,7 @@ take observations and the token elsewhere.
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import threading
 import time
@@ -85,6 +86,13 @@ def check_token(token: str) -> str:
     return token
 
 
+def quiet_logger() -> logging.Logger:
+    """For websockets, whose word on peers that vanish would be a traceback on the terminal."""
+    logger = logging.getLogger(f"{__name__}.websockets")
+    logger.setLevel(logging.CRITICAL)
+    return logger
+
+
 class Websocket:
     """A connection. Used from one thread; nothing of it outlives :meth:`close` by much.
 
@@ -119,6 +127,7 @@ class Websocket:
                     max_size=LARGEST,
                     # Frames that are read ahead: none is expected but the one that was asked for.
                     max_queue=1,
+                    logger=quiet_logger(),
                 ).__enter__()
         except BaseException:
             raw.close()
@@ -245,7 +254,7 @@ def _connected(url: str, until: float) -> socket.socket:
 @contextlib.contextmanager
 def _words_of(what: str, limit_s: float) -> Iterator[None]:
     """Whatever websockets and sockets raise, as errors of wires that say what happened."""
-    from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+    from websockets.exceptions import ConnectionClosed, InvalidStatus
 
     try:
         yield
@@ -258,7 +267,9 @@ def _words_of(what: str, limit_s: float) -> Iterator[None]:
         body = bytes(response.body or b"")[:MOST_BODY].decode("utf-8", "replace").strip()
         said = f"HTTP {response.status_code} {response.reason_phrase}".strip()
         raise WireError(f"the server answers {said}" + (f": {body}" if body else "")) from error
-    except (WebSocketException, OSError, EOFError, UnicodeError, ValueError) as error:
+    except Exception as error:
+        # Not only websockets' own: a peer that hangs up while the library still writes trips its
+        # assertions.
         cause = f" ({error.__cause__})" if error.__cause__ is not None else ""
         raise WireError(f"{what}: {type(error).__name__}: {error}{cause}") from error
 
