@@ -103,11 +103,11 @@ class Gr00tService:
             ):
                 self._socket.setsockopt(option, value)
             self._monitor: zmq.Socket[bytes] = self._socket.get_monitor_socket(
-                zmq.EVENT_DISCONNECTED
+                zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
             )
             self._socket.bind(f"tcp://{shown}:{port or '*'}")
         except zmq.ZMQError as error:
-            self._free()
+            self._socket.close(linger=0)
             raise UsageError(f"cannot listen on {address} port {port}: {error}") from error
         self._url = str(self._socket.getsockopt_string(zmq.LAST_ENDPOINT)).rstrip("\0")
         self._endpoints: dict[str, Callable[[_Client, object], object]] = {
@@ -153,6 +153,15 @@ class Gr00tService:
         for client in self._clients.values():
             _leave(client)
         self._clients.clear()
+        if self._socket.closed:
+            return
+        with contextlib.suppress(zmq.ZMQError):
+            self._socket.unbind(self._url)
+            # The port is free when ZeroMQ's own thread has closed it.
+            while self._monitor.poll(int(LEAVING_S * 1000)):
+                event = parse_monitor_message(self._monitor.recv_multipart())
+                if event["event"] == zmq.EVENT_CLOSED:
+                    break
         with contextlib.suppress(zmq.ZMQError):
             self._socket.disable_monitor()
         self._socket.close(linger=0)
@@ -251,7 +260,8 @@ class Gr00tService:
     def _see_who_left(self) -> None:
         while self._monitor.poll(0):
             event = parse_monitor_message(self._monitor.recv_multipart())
-            self._gone(int(event["value"]))
+            if event["event"] == zmq.EVENT_DISCONNECTED:
+                self._gone(int(event["value"]))
 
     def _gone(self, descriptor: int) -> None:
         for sender in [s for s, c in self._clients.items() if c.descriptor == descriptor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 
@@ -17,11 +18,12 @@ MOST_BYTES = 16 << 20
 
 CONNECT_S = 10.0
 
-_LOST = zmq.EVENT_DISCONNECTED
-_NO_ZEROMQ = (
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+_EVENTS = (
+    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_DISCONNECTED
 )
 
 
@@ -66,17 +68,18 @@ class Channel:
             raise Unreachable(str(error)) from error
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REQ)
         self._monitor: zmq.Socket[bytes] | None = None
+        self._met = False
         try:
             for option, value in (
                 (zmq.LINGER, 0),
                 (zmq.MAXMSGSIZE, MOST_BYTES),
-                (zmq.RCVHWM, 1),
+                (zmq.RCVHWM, 4),  # with 1, an answer too many breaks libzmq's REQ socket
                 (zmq.SNDHWM, 1),
                 (zmq.REQ_CORRELATE, 1),
                 (zmq.IPV6, int(":" in host)),
             ):
                 self._socket.setsockopt(option, value)
-            self._monitor = self._socket.get_monitor_socket(_LOST | _NO_ZEROMQ)
+            self._monitor = self._socket.get_monitor_socket(_EVENTS)
             self._socket.connect(
                 f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
             )
@@ -93,10 +96,9 @@ class Channel:
         """
         self._check()
         try:
-            self._socket.setsockopt(zmq.SNDTIMEO, int(deadline.left_s() * 1000))
+            self._socket.setsockopt(zmq.SNDTIMEO, _milliseconds(deadline))
             self._socket.send(request)
-            self._await(deadline)
-            frames: list[bytes] = self._socket.recv_multipart(zmq.NOBLOCK)
+            frames = self._await(deadline)
         except zmq.Again as error:
             raise NoReply(f"no complete answer within {deadline.limit_s:g} s") from error
         except zmq.ZMQError as error:
@@ -112,28 +114,43 @@ class Channel:
             self._monitor = None
         self._socket.close(linger=0)
 
-    def _await(self, deadline: Deadline) -> None:
-        """Until an answer is there, or nothing can come any more."""
+    def _await(self, deadline: Deadline) -> list[bytes]:
+        """The answer's frames; zmq.Again if the time is over."""
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
         poller.register(self._monitor, zmq.POLLIN)
         while True:
-            ready = dict(poller.poll(int(deadline.left_s() * 1000) + 1))
-            if self._socket in ready:
-                return
-            if not ready and not deadline.left_s():
-                raise zmq.Again
-            if ready and not self._socket.poll(0):
-                self._check()  # else it came right before the server left
+            late = not deadline.left_s()
+            ready = dict(poller.poll(_milliseconds(deadline)))
+            try:
+                # Even if the server has left: it may have answered right before.
+                frames: list[bytes] = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                # Nothing, or an answer to another request, which is dropped.
+                if late:
+                    raise
+                if self._monitor in ready:
+                    self._check()
+            else:
+                return frames
 
     def _check(self) -> None:
         """Raises WireError if something happened to the connection."""
         while self._monitor is not None and self._monitor.poll(0):
             event = int(parse_monitor_message(self._monitor.recv_multipart())["event"])
-            if event & _NO_ZEROMQ:
-                raise WireError("what listens there does not speak ZeroMQ, or not in time")
-            if event & _LOST:
+            if event & zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._met = True
+            elif not self._met:
+                raise WireError(
+                    "the connection was closed before it began: what listens there does not speak"
+                    " ZeroMQ, or ended"
+                )
+            else:
                 raise WireError(
                     "the connection was closed before an answer came: the server ended, or sent"
                     f" more than {MOST_BYTES >> 20} MiB"
                 )
+
+
+def _milliseconds(deadline: Deadline) -> int:
+    return math.ceil(deadline.left_s() * 1000)
