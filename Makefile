@@ -46,7 +46,7 @@ doctor: $(READY)
 	@$(BIN)/vla-shift doctor
 
 # Made last by the script, so that a set-up that was cut off begins again.
-$(READY): pyproject.toml scripts/setup.sh
+$(READY): pyproject.toml scripts/setup.sh tests/conformance/requirements.txt
 	@sh scripts/setup.sh $(VENV)
 
 # Apart from the tests' environment, which has no use for it.

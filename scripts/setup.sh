@@ -79,6 +79,13 @@ if ! "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
     say "pip could not install the packages; its own words are above. Is there a network?"
     exit 1
 fi
+# Real peers that some tests talk to; without what they ask for, which would replace our NumPy.
+peers=tests/conformance/requirements.txt
+if ! "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -r "$peers"
+then
+    say "pip could not install the packages of $peers; its own words are above. Is there a network?"
+    exit 1
+fi
 
 # Draws a picture, in a process of its own, with what MuJoCo will use.
 draws() {

@@ -25,7 +25,7 @@ echo "python $*" >> "$LOG"
 case "$*" in
 *render_probe*)
     if [ -e "$GL_THERE" ]; then echo '{"probe": {"renderer": "llvmpipe"}}'; else echo broken; fi ;;
-*install*) [ -z "$PIP_FAILS" ] || exit 1 ;;
+*install*"$PIP_FAILS"*) [ -z "$PIP_FAILS" ] || exit 1 ;;
 esac
 exit 0
 """
@@ -60,7 +60,8 @@ class Machine:
     version: str = "3.11"
     venv: bool = True
     gl: bool = True
-    pip_fails: bool = False
+    pip_fails: str = ""
+    """In the arguments of the pip that fails."""
 
     def setup(self) -> subprocess.CompletedProcess[str]:
         """Run the script; the virtual environment goes into ``folder``."""
@@ -93,7 +94,7 @@ class Machine:
                 "GL_THERE": str(self.folder / "gl-there"),
                 "VENV_THERE": str(self.folder / "venv-there"),
                 "PYTHON_THERE": str(self.folder / "python-there"),
-                "PIP_FAILS": "yes" if self.pip_fails else "",
+                "PIP_FAILS": self.pip_fails,
             },
             capture_output=True,
             text=True,
@@ -122,6 +123,8 @@ def test_a_whole_machine_gets_an_environment_and_no_apt(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert machine.ready
     assert any("pip install" in line and ".[libero,video,dev]" in line for line in machine.log())
+    peers = "--no-deps -r tests/conformance/requirements.txt"
+    assert any("pip install" in line and peers in line for line in machine.log())
     assert not any(line.startswith("apt-get") for line in machine.log())
 
 
@@ -173,8 +176,9 @@ class TestWhatIsLacking:
         assert package in ended.stdout
 
 
-def test_a_failing_pip_stops_the_setup(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, pip_fails=True)
+@pytest.mark.parametrize("which", ["-e .[libero", "--no-deps -r tests/conformance"])
+def test_a_failing_pip_stops_the_setup(tmp_path: Path, which: str) -> None:
+    machine = Machine(tmp_path, pip_fails=which)
     ended = machine.setup()
     assert ended.returncode == 1
     assert "pip could not install" in ended.stdout
