@@ -123,6 +123,7 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
                 return _serve(service, ended)
             finally:
                 service.close()
+                _leave(host.close)
     finally:
         _leave(policy.close)
 

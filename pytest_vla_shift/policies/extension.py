@@ -44,6 +44,7 @@ class Served:
         policy: name and revision, for the key.
         cameras: of all that the profile has, those that it looks through: no other is sent.
         chunk, replan, privileged, seeded, language: as in its spec.
+        sessions: whether several clients may ask at once.
     """
 
     policy: str
@@ -53,10 +54,16 @@ class Served:
     privileged: bool
     seeded: bool
     language: bool
+    sessions: bool = True
 
 
-def announce(spec: PolicySpec) -> dict[str, object]:
-    """What a server sends."""
+def announce(spec: PolicySpec, *, sessions: bool) -> dict[str, object]:
+    """What a server sends.
+
+    Args:
+        spec: of the policy.
+        sessions: whether several clients may ask at once.
+    """
     return {
         "version": VERSION,
         "policy": f"{spec.name} {spec.revision}",
@@ -66,6 +73,7 @@ def announce(spec: PolicySpec) -> dict[str, object]:
         "privileged": spec.privileged,
         "seeded": spec.seeded,
         "language": spec.language,
+        "sessions": sessions,
     }
 
 
@@ -87,6 +95,7 @@ def announced(value: object) -> Served | None:
         _of(value, "privileged", bool),
         _of(value, "seeded", bool),
         _of(value, "language", bool),
+        _of(value, "sessions", bool),
     )
     if not 1 <= found.replan <= found.chunk:
         raise ExtensionError(f"the server's replan {found.replan} does not fit {found.chunk}")

@@ -193,9 +193,8 @@ def _call(name: str, make: Callable[..., object], given: _Given) -> object:
     except (UsageError, InfrastructureError, KeyboardInterrupt):
         raise
     except Exception as error:
-        raise UsageError(
-            f"policy {name!r} cannot be made: {type(error).__name__}: {error}"
-        ) from error
+        said = given.settings.redacted(f"{type(error).__name__}: {error}")
+        raise UsageError(f"policy {name!r} cannot be made: {said}") from error
 
 
 def _as_policy(name: str, made: object, given: _Given | None) -> Policy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,7 +14,13 @@ from pytest_vla_shift.policies.probe import EPISODE, probe_observation
 from pytest_vla_shift.policies.profile import MappingError, Profile, narrowed
 from pytest_vla_shift.policies.protocol import PolicySpec
 from pytest_vla_shift.policies.settings import FIRST, PolicySettings
-from pytest_vla_shift.policies.wires.protocol import Greeting, Unreachable, Wire, WireError
+from pytest_vla_shift.policies.wires.protocol import (
+    Greeting,
+    NoReply,
+    Unreachable,
+    Wire,
+    WireError,
+)
 from pytest_vla_shift.protocol.errors import PolicyServerError, UsageError
 
 if TYPE_CHECKING:
@@ -54,11 +61,21 @@ class Adapter:
 
     def words(self, error: Exception) -> str:
         """What ``error`` says, without the token, and not without end."""
-        text = str(error) or type(error).__name__
-        token = self.settings.token
-        if token:
-            text = text.replace(token, "***")
+        text = self.settings.redacted(str(error) or type(error).__name__)
         return text if len(text) <= MOST_WORDS else "..." + text[-MOST_WORDS:]
+
+    def cause(self, error: BaseException) -> BaseException | None:
+        """``error``, to raise another from; None where there is a token that it might show.
+
+        A traceback shows messages, and with ``--showlocals`` whatever the wire's functions held.
+        """
+        if self.settings.token is None:
+            return error
+        # It is a local of whoever raises.
+        error.args = tuple(
+            self.settings.redacted(item) if isinstance(item, str) else item for item in error.args
+        )
+        return None
 
 
 @dataclass
@@ -75,10 +92,28 @@ class _Connection:
         self.profile = profile if served is None else narrowed(profile, served.cameras)
 
     @property
-    def identity(self) -> tuple[object, ...]:
-        """What must not change while a run lasts."""
+    def identity(self) -> dict[str, object]:
+        """What must not change while a run lasts, by name."""
         said = self.greeting
-        return said.server, self.profile.digest, said.chunk, said.served
+        return {
+            "server": said.server,
+            "layout": self.profile.digest,
+            "chunk": said.chunk,
+            "policy": said.served,
+        }
+
+    def check_same(self, first: _Connection) -> None:
+        """Refuse another server than that of the ``first`` connection.
+
+        Raises:
+            WireError: it is; names what is different.
+        """
+        was, now = first.identity, self.identity
+        different = [f"{key} {now[key]}, was {was[key]}" for key in was if now[key] != was[key]]
+        if different:
+            raise WireError(
+                f"it is another server than at the start of the run: {'; '.join(different)}"
+            )
 
 
 class RemotePolicy:
@@ -106,12 +141,12 @@ class RemotePolicy:
             raise UsageError(
                 f"policy {adapter.name!r}: no server answers at {adapter.url}:"
                 f" {adapter.words(error)}. {adapter.start}"
-            ) from error
+            ) from adapter.cause(error)
         except WireError as error:
             raise UsageError(
                 f"policy {adapter.name!r}: the server at {adapter.url} is not one of its kind, or"
                 f" not well: {adapter.words(error)}"
-            ) from error
+            ) from adapter.cause(error)
         self._first = self._connection
         try:
             self._agree()
@@ -148,15 +183,15 @@ class RemotePolicy:
             PolicyServerError: the server cannot be reached any more, or is another one.
         """
         with self._guarded("reset"):
+            limit_s, began = self._limit_s(), time.monotonic()
             connection = self._connection
             if connection is None:
                 connection = self._connection = self._connect()
-                if connection.identity != self._first.identity:
-                    raise WireError(
-                        f"it is another server than at the start of the run:"
-                        f" {connection.identity}, and was {self._first.identity}"
-                    )
-            connection.wire.begin(episode, seed, self._limit_s())
+                connection.check_same(self._first)
+            left_s = limit_s - (time.monotonic() - began)
+            if left_s <= 0.0:
+                raise NoReply(f"connecting took all of the {limit_s:g} s")
+            connection.wire.begin(episode, seed, left_s)
 
     def act(self, observation: Observation) -> NDArray[np.float64]:
         """The server's answer, (T, action_dim) in the simulator's terms.
@@ -172,8 +207,19 @@ class RemotePolicy:
         self._warm = True
         return found
 
-    def session(self) -> RemotePolicy:
-        """Another connection to the same server, made when its first rollout begins."""
+    @property
+    def session(self) -> Callable[[], RemotePolicy]:
+        """Gives another connection to the same server, made when its first rollout begins.
+
+        Raises:
+            AttributeError: a server of ours says that its policy has one client at a time.
+        """
+        served = self._first.greeting.served
+        if served is not None and not served.sessions:
+            raise AttributeError("session")
+        return self._session
+
+    def _session(self) -> RemotePolicy:
         other = object.__new__(RemotePolicy)
         other._adapter, other._spec, other._first = self._adapter, self._spec, self._first
         other._warm, other._connection = self._warm, None
@@ -220,7 +266,7 @@ class RemotePolicy:
             raise UsageError(
                 f"policy {adapter.name!r}: the server at {adapter.url} cannot answer a trial"
                 f" observation of profile {adapter.profile.name!r}: {adapter.words(error)}"
-            ) from error
+            ) from adapter.cause(error)
         self._warm = True
         return len(found)
 
@@ -238,21 +284,24 @@ class RemotePolicy:
         seeded = adapter.seeded
         if seeded is None:
             seeded = served is not None and served.seeded
-        if seeded and not greeting.seedable:
+        seedable = greeting.seedable or served is not None  # the extension carries a seed
+        if seeded and not seedable:
             raise UsageError(
                 f"policy {adapter.name!r}: seeded=true, but this server cannot be given a seed"
             )
         revision = f"{adapter.revision}; {greeting.server}; profile {profile.name} {profile.digest}"
+        if served is not None:
+            revision += f"; serves {served.policy}"
         return PolicySpec(
             name=adapter.name,
-            revision=revision if served is None else f"{revision}; serves {served.policy}",
+            revision=adapter.settings.redacted(revision),
             cameras=profile.cameras,
             privileged=served is not None and served.privileged,
             action_dim=profile.action_dim,
             chunk=chunk,
             replan=min(chunk, served.replan if served else profile.replan),
             seeded=seeded,
-            seedable=greeting.seedable,
+            seedable=seedable,
             language=served is None or served.language,
             located=("profile",),
         )
@@ -291,5 +340,6 @@ class _Guard:
         if error is None:
             return
         if isinstance(error, Exception):
-            raise self._policy._failed(error, self._where) from error
+            policy = self._policy
+            raise policy._failed(error, self._where) from policy._adapter.cause(error)
         self._policy.close()

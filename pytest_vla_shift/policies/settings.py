@@ -56,6 +56,10 @@ class PolicySettings:
     checkpoint: Checkpoint | None = None
     replan: int | None = None
 
+    def redacted(self, text: str) -> str:
+        """``text`` with ``***`` in the token's place."""
+        return text.replace(self.token, "***") if self.token else text
+
 
 def read_token(variable: str, option: str) -> str:
     """What the environment variable holds.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_vla_shift.policies import extension, mapping
@@ -77,7 +78,8 @@ class Host:
 
     def announcement(self) -> dict[str, object]:
         """What clients of ours are told; see :mod:`pytest_vla_shift.policies.extension`."""
-        return extension.announce(self.spec)
+        several = self.spec.stateless or hasattr(self.policy, "session")
+        return extension.announce(self.spec, sessions=several)
 
     def visit(self) -> Visit:
         """A place for one client.
@@ -97,6 +99,13 @@ class Host:
                 )
             with RolloutRandomness(MAKING_SEED).swapped_in():
                 return Visit(self, new_session(self.policy, self._given))
+
+    def close(self) -> None:
+        """Close the sessions that visits had; the policy itself is closed by who made it."""
+        with self.turn, ExitStack() as each:
+            for session in self._given:
+                each.callback(session.close)
+            self._given, self._free = [], []
 
     def leave(self, policy: Policy) -> None:
         """Take back what a visit had."""
