@@ -57,7 +57,8 @@ def gr00t(
         from pytest_vla_shift.policies.wires.gr00t import Gr00tWire
     except ImportError as error:
         raise UsageError(
-            f"policy 'gr00t' needs {error.name}: pip install 'pytest-vla-shift[groot]'"
+            f"policy 'gr00t' needs pyzmq and msgpack ({error}):"
+            " pip install 'pytest-vla-shift[groot]'"
         ) from error
     from pytest_vla_shift.policies.wires.gr00t_channel import PORT
 
