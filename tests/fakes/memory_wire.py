@@ -19,7 +19,7 @@ from pytest_vla_shift.policies.profile import Profile, parse_profile
 from pytest_vla_shift.policies.remote import Adapter, RemotePolicy
 from pytest_vla_shift.policies.serving.host import Host
 from pytest_vla_shift.policies.wires.protocol import Greeting, WireError
-from tests.fakes.toy_policies import Expert
+from tests.fakes.toy_policies import Expert, Seer
 from tests.fakes.toy_simulator import NAME
 
 if TYPE_CHECKING:
@@ -194,13 +194,19 @@ def remote(
 
 
 def remote_expert(
-    *, settings: PolicySettings, fails: str = "", size: str = "16", quantity: str = "eef_pos"
+    *,
+    settings: PolicySettings,
+    fails: str = "",
+    looks: str = "",
+    size: str = "16",
+    quantity: str = "eef_pos",
 ) -> RemotePolicy:
     """The toy's expert, behind a server whose connection breaks where ``fails`` says.
 
     Args:
         settings: of the run.
         fails: ``2:1 0:9``: the first question of episode 2 fails once, that of episode 0 9 times.
+        looks: anything for the policy that finds its target in pictures.
         size: of the pictures that the profile wants.
         quantity: what its state begins with.
     """
@@ -215,4 +221,4 @@ def remote_expert(
     profile = toy_profile(
         ("size = [16, 16]", f"size = [{size}, {size}]"), ('"eef_pos"', f'"{quantity}"')
     )
-    return remote(Expert(), settings, profile, before)
+    return remote(Seer() if looks else Expert(), settings, profile, before)
