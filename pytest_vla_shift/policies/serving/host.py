@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
@@ -39,6 +40,9 @@ class Service(Protocol):
     def close(self) -> None:
         """Stop, and free the port. Idempotent."""
         ...
+
+
+POLL_S = 0.02
 
 
 class HostBusy(Exception):
@@ -81,12 +85,26 @@ class Host:
         several = self.spec.stateless or hasattr(self.policy, "session")
         return extension.announce(self.spec, sessions=several)
 
-    def visit(self) -> Visit:
+    def visit(self, patience_s: float = 0.0) -> Visit:
         """A place for one client.
+
+        Args:
+            patience_s: how long to wait for one. A client that connects anew after an error may
+                come before its old connection is seen to have ended.
 
         Raises:
             HostBusy: there is none.
         """
+        until = time.monotonic() + patience_s
+        while True:
+            try:
+                return self._place()
+            except HostBusy:
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(POLL_S)
+
+    def _place(self) -> Visit:
         with self.turn:
             if self.spec.stateless:
                 return Visit(self, self.policy)

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
     from pytest_vla_shift.policies.serving.host import Host, Service, Visit
 
+PATIENCE_S = 2.0
+"""How long a client waits for its place: its last connection may be ending just now."""
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -180,7 +183,7 @@ class _Talk:
 
     def _seat(self) -> Visit:
         if self._visit is None:
-            self._visit = self._host.visit()
+            self._visit = self._host.visit(PATIENCE_S)
         return self._visit
 
     def _say(self, kind: str, payload: Mapping[str, object], seq: int) -> None:

@@ -1,0 +1,92 @@
+"""Policies to serve on vla-eval's wire, and a server of ours around them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_vla_shift.policies.profile import read_profile
+from pytest_vla_shift.policies.protocol import Policy, PolicySpec
+from pytest_vla_shift.policies.serving.host import Host
+from pytest_vla_shift.policies.serving.vla_eval import open_service
+from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
+
+
+class Oracle:
+    """Reads ground truth and nothing else; answers three actions that have all of it in them."""
+
+    spec = PolicySpec(
+        "oracle", "1", privileged=True, chunk=3, replan=2, seeded=True, language=False
+    )
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[EpisodeInfo, int]] = []
+        self.seen: list[Observation] = []
+
+    def unsupported(self, task_suite: str, task: str) -> str | None:
+        return None
+
+    def reset(self, episode: EpisodeInfo, seed: int) -> None:
+        self.begun.append((episode, seed))
+
+    def act(self, observation: Observation) -> NDArray[np.floating]:
+        self.seen.append(observation)
+        assert observation.privileged is not None
+        x = observation.privileged.positions["ketchup_1"]
+        row = np.concatenate([x, observation.proprio["eef_pos"], [0.0]])
+        return np.stack([row, row / 3.0, -row]) / 7.0
+
+    def close(self) -> None:
+        pass
+
+
+class Looker:
+    """Looks through both cameras; answers which observation this is, as the first number."""
+
+    spec = PolicySpec("looker", "1", cameras=("agentview", "robot0_eye_in_hand"), chunk=4, replan=3)
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[EpisodeInfo, int]] = []
+        self.seen: list[Observation] = []
+        self.fails = ""
+
+    def unsupported(self, task_suite: str, task: str) -> str | None:
+        return None
+
+    def reset(self, episode: EpisodeInfo, seed: int) -> None:
+        self.begun.append((episode, seed))
+        if self.fails == "reset":
+            raise RuntimeError("no memory")
+
+    def act(self, observation: Observation) -> NDArray[np.floating]:
+        if self.fails == "act":
+            raise ValueError("bad observation")
+        self.seen.append(observation)
+        rows = np.zeros((4, 7))
+        rows[:, 0] = len(self.seen) / 100.0
+        rows[:, 1] = np.arange(4) / 100.0
+        rows[:, 6] = [-1.0, 0.5, 1.0, 0.0]
+        return rows
+
+    def close(self) -> None:
+        pass
+
+
+@contextmanager
+def served(
+    policy: Policy, profile: str = "vla-eval-libero", token: str | None = None
+) -> Iterator[str]:
+    """The URL of a server of ours with ``policy`` behind it."""
+    service = open_service(Host(policy, read_profile(profile)), port=0, token=token)
+    thread = threading.Thread(target=service.serve)
+    thread.start()
+    try:
+        yield service.url
+    finally:
+        service.close()
+        thread.join(10.0)
+        assert not thread.is_alive()
