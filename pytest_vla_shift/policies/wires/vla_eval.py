@@ -6,9 +6,10 @@ word of one that does not comes when the answer to the first observation is expe
 
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -175,20 +176,17 @@ class VlaEvalWire:
         if self._socket is None:
             raise WireError("there is no connection")
         self._seq += 1
-        message = Message(kind, payload, self._seq, time.time())
-        self._socket.send(_coded(lambda: pack(message)), until)
+        frame = _coded(lambda: pack(Message(kind, payload, self._seq, time.time())))
+        with _explained():
+            self._socket.send(frame, until)
         return self._seq
 
     def _answer(self, kind: str, seq: int, until: float) -> Mapping[str, object]:
         """The payload of the answer to message ``seq``."""
         if self._socket is None:
             raise WireError("there is no connection")
-        try:
+        with _explained():
             frame = self._socket.receive(until)
-        except WireError as error:
-            if "code 1000" in str(error):
-                raise WireError(f"{error}{MUTE}") from error
-            raise
         try:
             message = read(frame)
         except CodecError as error:
@@ -267,6 +265,17 @@ def _of_lists(value: list[object]) -> object:
         return np.array(numbers if rows is value else numbers[0], dtype=np.float64)
     except (ValueError, OverflowError):
         return value
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Say what it may mean that a server closes without a word."""
+    try:
+        yield
+    except WireError as error:
+        if "code 1000" in str(error):
+            raise WireError(f"{error}{MUTE}") from error
+        raise
 
 
 def _coded(work: Callable[[], T]) -> T:
