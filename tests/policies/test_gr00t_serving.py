@@ -87,7 +87,7 @@ def serving(
     *,
     token: str | None = None,
     api: Api = "n1.6",
-    arrays: Arrays = "npy",
+    arrays: Arrays | None = None,
     port: int = 0,
 ) -> Iterator[str]:
     service = open_service(Host(policy, profile), port=port, token=token, api=api, arrays=arrays)
@@ -220,14 +220,17 @@ def test_a_stock_client_is_answered_as_stock_servers_do(layout: str, arrays: Arr
     assert policy.begun[0][1] == 5
 
 
-def test_a_stock_client_may_send_arrays_either_way_and_no_endpoint() -> None:
-    request = {"data": {"observation": flat(SENT)}}
+def test_a_stock_client_may_write_arrays_either_way_and_is_answered_in_its_own() -> None:
+    request = {"data": {"observation": flat(SENT)}}  # without an endpoint
     with serving(Recording()) as url, Raw(url) as client:
-        first = client.send(encode(request, "npy"))
-        second = client.send(encode(request, "msgpack-numpy"))
-    for answer in (first, second):
-        assert isinstance(answer, list)
-        assert array(answer[0], "action.x").shape == (1, 4, 1)
+        markers: dict[Arrays, bytes] = {"npy": b"as_npy", "msgpack-numpy": b"\xc4\x02nd\xc3"}
+        for arrays, marker in markers.items():
+            client.socket.send(encode(request, arrays))
+            reply = client.socket.recv()
+            assert marker in reply
+            answer = decode(reply)
+            assert isinstance(answer, list)
+            assert array(answer[0], "action.x").shape == (1, 4, 1)
 
 
 @pytest.mark.parametrize("batched", [False, True])

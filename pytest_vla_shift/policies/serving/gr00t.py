@@ -6,7 +6,7 @@ import contextlib
 import hmac
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import zmq
@@ -42,7 +42,7 @@ def open_service(
     token: str | None = None,
     *,
     api: Api = "n1.6",
-    arrays: Arrays = "npy",
+    arrays: Arrays | None = None,
 ) -> Gr00tService:
     """A server that listens; :class:`~pytest_vla_shift.policies.serving.host.Service`.
 
@@ -53,7 +53,7 @@ def open_service(
         token: what a request's ``api_token`` must be; None for anything.
         api: as which version it answers. N1.5 has no place for what our own clients say, and so
             cannot serve a privileged policy.
-        arrays: how arrays are written in answers.
+        arrays: how arrays are written in answers; None for as the client writes its own.
 
     Raises:
         UsageError: the port is taken, or the address is not ours.
@@ -69,23 +69,31 @@ class _Client:
         descriptor: of its TCP connection.
         visit: its place at the policy, from its first observation or reset on.
         seed: of the rollout that a stock client began and has not yet shown anything of.
+        arrays: how it writes them; what every version reads until it has written one.
     """
 
     descriptor: int
     visit: Visit | None = None
-    seed: int | None = field(default=None)
+    seed: int | None = None
+    arrays: Arrays = "npy"
 
 
 class Gr00tService:
     """See :func:`open_service`. Requests are answered one after another, as stock servers do."""
 
     def __init__(
-        self, host: Host, address: str, port: int, token: str | None, api: Api, arrays: Arrays
+        self,
+        host: Host,
+        address: str,
+        port: int,
+        token: str | None,
+        api: Api,
+        arrays: Arrays | None,
     ) -> None:
         self._host = host
         self._token = token
         self._api = api
-        self._arrays: Arrays = arrays
+        self._arrays: Arrays | None = arrays
         self._clients: dict[bytes, _Client] = {}
         self._closing = threading.Event()
         self._ended = threading.Event()
@@ -180,12 +188,15 @@ class Gr00tService:
             reply = self._answer(client, frames[-1].bytes)
         except Exception as error:
             # Whatever a request does, the next one is answered; as stock servers say it.
-            reply = self._encoded({"error": str(error) or type(error).__name__})
+            reply = self._encoded(client, {"error": str(error) or type(error).__name__})
         with contextlib.suppress(zmq.ZMQError):
             self._socket.send_multipart([*envelope, reply])
 
     def _answer(self, client: _Client, data: bytes) -> bytes:
-        request = decode(data)
+        seen: set[Arrays] = set()
+        request = decode(data, seen)
+        if seen:
+            client.arrays = "npy" if "npy" in seen else "msgpack-numpy"
         if not isinstance(request, Mapping):
             raise CodecError("a request is a map")
         if self._token is not None:
@@ -193,14 +204,15 @@ class Gr00tService:
             if not isinstance(given, str) or not hmac.compare_digest(
                 given.encode(), self._token.encode()
             ):
-                return self._encoded({"error": "Unauthorized: Invalid API token"})
+                return self._encoded(client, {"error": "Unauthorized: Invalid API token"})
         endpoint = request.get("endpoint", "get_action")
         if not isinstance(endpoint, str) or endpoint not in self._endpoints:
             raise CodecError(f"Unknown endpoint: {str(endpoint)[:100]}")
-        return self._encoded(self._endpoints[endpoint](client, request.get("data", {})))
+        return self._encoded(client, self._endpoints[endpoint](client, request.get("data", {})))
 
-    def _encoded(self, message: object) -> bytes:
-        return encode(message, self._arrays, config_text=self._api == "n1.5")
+    def _encoded(self, client: _Client, message: object) -> bytes:
+        arrays = self._arrays or client.arrays
+        return encode(message, arrays, config_text=self._api == "n1.5")
 
     def _config(self, _client: _Client, _data: object) -> object:
         prefixed = self._api == "n1.5"

@@ -86,10 +86,14 @@ def encode(message: object, arrays: Arrays = "npy", *, config_text: bool = False
     return packed
 
 
-def decode(data: bytes) -> object:
+def decode(data: bytes, seen: set[Arrays] | None = None) -> object:
     """What :func:`encode` and its counterparts elsewhere wrote.
 
     Arrays are writable, C-contiguous, of the machine's byte order, and of kinds b, i, u and f.
+
+    Args:
+        data: one message.
+        seen: how its arrays were written is added to this.
 
     Raises:
         CodecError: it cannot be read, or would not be what it says.
@@ -101,7 +105,7 @@ def decode(data: bytes) -> object:
         count += 1
         if count > MOST_CONTAINERS:
             raise CodecError(f"more than {MOST_CONTAINERS} lists and maps in one message")
-        return _read(value) if isinstance(value, dict) else value
+        return _read(value, seen) if isinstance(value, dict) else value
 
     try:
         message: object = msgpack.unpackb(
@@ -141,12 +145,15 @@ def _refuse_extension(code: int, data: bytes) -> object:  # noqa: ARG001
     raise CodecError("an extension type of msgpack")
 
 
-def _read(found: dict[object, object]) -> object:
+def _read(found: dict[object, object], seen: set[Arrays] | None) -> object:
     """A map, or what it stands for."""
+    seen = set() if seen is None else seen
     if _get(found, "__ndarray_class__") is not None:
+        seen.add("npy")
         return _from_npy(_get(found, "as_npy"))
     described = _get(found, "nd")
     if described is not None and _get(found, "data") is not None:
+        seen.add("msgpack-numpy")
         return _from_fields(found, array=bool(described))
     if any(_get(found, marker) is not None for marker in _CONFIG_MARKERS):
         content = _get(found, "as_json")
