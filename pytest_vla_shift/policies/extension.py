@@ -86,10 +86,14 @@ def announced(value: object) -> Served | None:
     if value is None:
         return None
     if not isinstance(value, Mapping) or value.get("version") != VERSION:
-        raise ExtensionError(f"the server speaks another version of {KEY} than {VERSION}: {value}")
+        said = repr(value)[:100]
+        raise ExtensionError(f"the server speaks another version of {KEY} than {VERSION}: {said}")
+    cameras = _of(value, "cameras", list)
+    if not all(isinstance(camera, str) for camera in cameras):
+        raise ExtensionError("'cameras' must be list of text")
     found = Served(
         _of(value, "policy", str),
-        tuple(str(camera) for camera in _of(value, "cameras", list)),
+        tuple(cameras),
         _of(value, "chunk", int),
         _of(value, "replan", int),
         _of(value, "privileged", bool),
@@ -167,7 +171,7 @@ def completed(observation: Observation, value: object) -> Observation:
         privileged = PrivilegedState(
             _vectors(parts.get("positions")),
             _vectors(parts.get("quaternions")),
-            {str(name): float(cast("float", joint)) for name, joint in joints.items()},
+            {str(name): _number(name, joint) for name, joint in joints.items()},
         )
     return Observation(
         observation.images,
@@ -192,6 +196,12 @@ def _of(sent: Mapping[str, object], key: str, kind: type[T]) -> T:
     if type(value) is not kind:
         raise ExtensionError(f"{key!r} must be {kind.__name__}, not {type(value).__name__}")
     return value
+
+
+def _number(name: object, value: object) -> float:
+    if type(value) not in (int, float):
+        raise ExtensionError(f"{name!r} must be a number, not {type(value).__name__}")
+    return float(cast("float", value))
 
 
 def _vectors(value: object) -> dict[str, Vector]:
