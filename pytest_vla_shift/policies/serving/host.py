@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_vla_shift.policies import extension, mapping
@@ -186,6 +187,7 @@ class Visit:
             observation = extension.completed(observation, beside)
         if self._randomness is None or (beside is None and sentence != self._sentence):
             self.begin(sentence=sentence)
+            observation = replace(observation, step=0)
         assert self._randomness is not None
         with self._host.turn, self._randomness.swapped_in():
             chunk = ask(self._open(), observation)
