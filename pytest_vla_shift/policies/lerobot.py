@@ -7,6 +7,7 @@ server instead. docs/reference/policies.md has the arguments.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,15 +148,20 @@ def _policy(
         from pytest_vla_shift.policies.respecified import Respecified
         from pytest_vla_shift.policies.vla_eval import vla_eval
 
+        # Another name; the rest is of a policy behind that server.
+        _check_arguments(f"{name!r} behind a vla-eval server", vla_eval, arguments)
         return Respecified(vla_eval(settings=settings, **arguments), {"name": name})
-    try:
-        inspect.signature(in_process).bind(name, kind, settings, **arguments)
-    except TypeError as error:
-        known = [p.name for p in inspect.signature(in_process).parameters.values()][3:]
-        raise UsageError(
-            f"policy {name!r} cannot be made: {error}. It takes {', '.join(known)}"
-        ) from error
+    _check_arguments(f"{name!r} in this process", in_process, arguments)
     return in_process(name, kind, settings, **arguments)
+
+
+def _check_arguments(what: str, takes: Callable[..., object], arguments: dict[str, str]) -> None:
+    known = set(inspect.signature(takes).parameters) - {"name", "kind", "settings"}
+    unknown = sorted(arguments.keys() - known)
+    if unknown:
+        raise UsageError(
+            f"policy {what} takes no {', '.join(unknown)}, but {', '.join(sorted(known))}"
+        )
 
 
 def _folder(name: str, settings: PolicySettings, commit: str | None) -> tuple[Path, str]:
