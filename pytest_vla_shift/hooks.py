@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +44,7 @@ class RunHooks:
 
     def pytest_unconfigure(self) -> None:
         """Close what is open, whatever happened."""
+        gc.unfreeze()
         if self.session:
             self.session.close()
         if self.results:
@@ -72,6 +74,8 @@ class RunHooks:
             if self.results:
                 self.results.plan_ready()
                 self.session.run_ahead(session.items)
+            # Items stay to the end: no later look for garbage has to pass over 10,000 of them.
+            gc.freeze()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -36,6 +37,11 @@ from pytest_vla_shift.video import VideoMaker
 
 FACTS = pytest.StashKey[ReportFacts]()
 PAIR = pytest.StashKey[Pair]()
+
+
+@lru_cache(maxsize=32)  # once for all nodes of a module
+def _relative(path: Path, start: Path) -> str:
+    return os.path.relpath(path, start)
 
 
 class RobustnessSession:
@@ -315,7 +321,7 @@ class RobustnessSession:
     def _replay(self, node: pytest.Item) -> str:
         # A node id is relative to pytest's root; an argument, to where pytest is started.
         inner = node.nodeid.partition("::")[2]
-        path = os.path.relpath(node.path, self.config.invocation_params.dir)
+        path = _relative(node.path, self.config.invocation_params.dir)
         return replay_command(
             f"{path}::{inner}",
             str(self.run.policy),

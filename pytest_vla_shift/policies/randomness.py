@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_vla_shift.policies import numpy_state
 from pytest_vla_shift.protocol.identity import stable_seed
 
 if TYPE_CHECKING:
@@ -38,14 +39,14 @@ class RolloutRandomness:
         # None before the first time, when the generators are seeded in their places: making
         # others for their states takes three times as long.
         self._python: object | None = None
-        self._numpy: object | None = None
+        self._numpy: numpy_state.State | None = None
         self._torch: object | None = None
         self._cuda: object | None = None
 
     @contextmanager
     def swapped_in(self) -> Iterator[None]:
         """Run the body on this rollout's generators; the process's own come back after it."""
-        python, numpy = random.getstate(), np.random.get_state()
+        python, numpy = random.getstate(), numpy_state.take()
         torch = _torch()
         outer = None if torch is None else torch.get_rng_state()
         cuda = _cuda(torch)
@@ -56,9 +57,9 @@ class RolloutRandomness:
         try:
             yield
         finally:
-            self._python, self._numpy = random.getstate(), np.random.get_state()
+            self._python, self._numpy = random.getstate(), numpy_state.take()
             random.setstate(python)
-            np.random.set_state(numpy)
+            numpy_state.give(numpy)
             if torch is not None:
                 self._leave_torch(torch, outer, outer_cuda)
 
@@ -69,7 +70,7 @@ class RolloutRandomness:
             np.random.seed(self._seed)
         else:
             random.setstate(self._python)  # type: ignore[arg-type]
-            np.random.set_state(self._numpy)  # type: ignore[arg-type]
+            numpy_state.give(self._numpy)
 
     def _enter_torch(self, torch: ModuleType, cuda: ModuleType | None) -> None:
         """torch's own generators; ``manual_seed`` also seeds CUDA, so it comes first."""

@@ -30,6 +30,8 @@ class Respecified:
         self._policy = policy
         self._changes = changes
         self._given: list[Policy] = []
+        # The policy's own spec as it was seen last, and what became of it.
+        self._last: tuple[PolicySpec | None, PolicySpec | None] = (None, None)
 
     @classmethod
     def of(
@@ -70,13 +72,18 @@ class Respecified:
     def spec(self) -> PolicySpec:
         """The policy's own, changed."""
         spec = self._policy.spec
+        known, changed = self._last
+        if spec is known and changed is not None:
+            return changed  # it is asked for many times a rollout
         if not isinstance(spec, PolicySpec):
             name = self._changes.get("name", type(self._policy).__name__)
             raise UsageError(f"policy {name!r}: spec is a {type(spec).__name__}, not a PolicySpec")
         changes = dict(self._changes)
         if "revision" in changes:
             changes["revision"] = f"{spec.revision} {changes['revision']}".strip()
-        return replace(spec, **changes)  # type: ignore[arg-type]  # names and types of its fields
+        changed = replace(spec, **changes)  # type: ignore[arg-type]  # names and types of its fields
+        self._last = spec, changed
+        return changed
 
     def unsupported(self, task_suite: str, task: str) -> str | None:
         return self._policy.unsupported(task_suite, task)

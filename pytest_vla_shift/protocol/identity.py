@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 
 # Made once: json.dumps with options makes a new encoder for every call.
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -25,6 +26,7 @@ def digest(value: object) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:20]
 
 
+@lru_cache(maxsize=512, typed=True)  # the cells of an episode ask for the same few
 def stable_seed(*parts: str | int) -> int:
     """A 32-bit seed that depends on ``parts`` and nothing else (never on ``hash()``)."""
     return int.from_bytes(hashlib.sha256(canonical(list(parts)).encode()).digest()[:4], "big")

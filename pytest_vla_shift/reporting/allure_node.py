@@ -18,6 +18,8 @@ from allure_commons.reporter import AllureReporter
 from allure_commons.types import LabelType
 from allure_commons.utils import represent
 
+from pytest_vla_shift.reporting.allure_files import quicken
+
 _VIDEO = "clean | shifted"
 
 
@@ -114,6 +116,8 @@ def _current() -> TestResult | None:
     for plugin in allure_commons.plugin_manager.get_plugins():
         reporter = getattr(plugin, "allure_logger", None)
         if isinstance(reporter, AllureReporter):
+            open_items = reporter._items
+            quicken(map(open_items.get, list(open_items)))
             found: TestResult | None = reporter.get_test(None)
             return found
     return None

@@ -7,6 +7,8 @@ made. All arrays are (H, W, 3) uint8 RGB, upright.
 from __future__ import annotations
 
 import io
+import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import ModuleType
@@ -44,16 +46,32 @@ def _pillow(name: str) -> ModuleType:
 def encode_png(image: Image) -> bytes:
     """``image`` as PNG, lossless.
 
+    Every row is stored as what it differs from the row above. Pillow looks for the best of five
+    ways row by row, and takes twice as long for a file of the same size.
+
     Raises:
         ValueError: it is not (H, W, 3) uint8.
-        UsageError: Pillow is not installed.
     """
     _check(image, "image")
-    buffer = io.BytesIO()
-    picture = _pillow("Image").fromarray(np.ascontiguousarray(image))
+    height, width, _ = image.shape
+    rows = np.ascontiguousarray(image).reshape(height, 3 * width)
+    filtered = np.empty((height, 1 + 3 * width), np.uint8)
+    filtered[:, 0] = _UP
+    filtered[0, 1:] = rows[0]
+    np.subtract(rows[1:], rows[:-1], out=filtered[1:, 1:])
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits, RGB
     # Level 6, the default, takes four times as long for a file that is 2 % smaller.
-    picture.save(buffer, format="PNG", compress_level=1)
-    return buffer.getvalue()
+    packed = zlib.compress(filtered.tobytes(), 1)
+    return _SIGNATURE + _chunk(b"IHDR", header) + _chunk(b"IDAT", packed) + _chunk(b"IEND", b"")
+
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_UP = 2
+"""PNG's number for a row as its difference from the one above."""
+
+
+def _chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
 def decode_png(data: bytes) -> Image:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from pytest_vla_shift.policies.protocol import Policy
 from pytest_vla_shift.protocol.conditions import CLEAN, NOMINAL, Condition
@@ -23,7 +23,7 @@ from pytest_vla_shift.rollouts.attempts import (
 from pytest_vla_shift.rollouts.desk import Desk, check_lanes
 from pytest_vla_shift.rollouts.lanes import Lanes
 from pytest_vla_shift.rollouts.record import JSON, RolloutRecord
-from pytest_vla_shift.rollouts.request import RolloutRequest, request
+from pytest_vla_shift.rollouts.request import RolloutRequest, plain, request
 from pytest_vla_shift.rollouts.rollout import CleanStart, Measured, actions_digest
 from pytest_vla_shift.rollouts.seat import Abandoned
 from pytest_vla_shift.rollouts.store import Store
@@ -89,6 +89,8 @@ class Engine:
         self._finished = finished
         self._watch = watch
         self._infos: dict[str, SimulatorInfo] = {}
+        # The last one that was asked for: all cells of an episode have the same.
+        self._clean: tuple[object, RolloutRequest | None] = (None, None)
         # Keys that were run here and that no pair has been told of yet.
         self._untold: set[str] = set()
         self._desk = Desk(policy)
@@ -115,7 +117,12 @@ class Engine:
 
     def clean_request(self, suite: Suite, cell: Cell) -> RolloutRequest:
         """The clean rollout of a cell's episode."""
-        return self._request(suite, cell, CLEAN)
+        place = cell.episode, cell.replicate
+        known, clean = self._clean
+        if clean is None or known != place or clean.suite is not suite:
+            clean = self._request(suite, cell, CLEAN)
+            self._clean = place, clean
+        return clean
 
     def request(self, suite: Suite, cell: Cell) -> RolloutRequest:
         """The cell's own rollout; of a nominal cell, the clean one."""
@@ -285,7 +292,6 @@ def make_record(
     got = measured if measured is not None else Measured()
     stages = got.stages if done else None
     success = got.success if done else None
-    bound: list[Mapping[str, JSON]] = [asdict(i) for i in wanted.interventions]
     return RolloutRecord(
         key=wanted.key,
         identity=wanted.identity,
@@ -309,7 +315,7 @@ def make_record(
         initial_predicates=got.initial_predicates,
         fingerprint=digest(got.fingerprint) if got.fingerprint else "",
         receipts=tuple(_receipt(r.field, r.before, r.after) for r in got.receipts),
-        interventions=tuple(bound),
+        interventions=tuple(plain(intervention) for intervention in wanted.interventions),
         identities=dict(wanted.identities),
         instruction=got.instruction,
         policy_seed=wanted.policy_seed,

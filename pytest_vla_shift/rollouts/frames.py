@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_vla_shift.rollouts.storage import replace_whole
+from pytest_vla_shift.rollouts.storage import write_new
 
 if TYPE_CHECKING:
     from pytest_vla_shift.protocol.observation import Image
@@ -40,7 +40,11 @@ def available() -> bool:
 
 
 def write_frames(directory: Path, frames: Mapping[str, Image]) -> None:
-    """Write camera -> (H, W, 3) uint8 RGB as ``<camera>.jpg``; each file appears whole."""
+    """Write camera -> (H, W, 3) uint8 RGB as ``<camera>.jpg``, for a row that is not written yet.
+
+    Raises:
+        OSError: they cannot be written.
+    """
     if not available():
         return
     from PIL import Image as Pillow
@@ -49,7 +53,7 @@ def write_frames(directory: Path, frames: Mapping[str, Image]) -> None:
     for camera, frame in frames.items():
         buffer = io.BytesIO()
         Pillow.fromarray(frame).save(buffer, "JPEG", quality=QUALITY)
-        replace_whole(directory / f"{camera}.jpg", buffer.getvalue())
+        write_new(directory / f"{camera}.jpg", buffer.getvalue())
 
 
 def stamp(directory: Path) -> Stamp:

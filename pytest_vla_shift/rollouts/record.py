@@ -7,7 +7,7 @@ compared; those live under ``timing`` and ``where``, which comparisons leave out
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pytest_vla_shift.protocol.identity import digest
@@ -107,7 +107,7 @@ class RolloutRecord:
         # Not asdict, which copies every list and mapping of the identity, for ten times the cost.
         row.update((name, getattr(self, name)) for name in _READERS)
         if self.stages is not None:
-            row["stages"] = asdict(self.stages)
+            row["stages"] = {name: getattr(self.stages, name) for name in _STAGE_READERS}
         return row
 
     def outcome(self) -> dict[str, JSON]:

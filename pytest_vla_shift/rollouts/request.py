@@ -106,7 +106,7 @@ def request(
     horizon = suite.horizons[episode.task_suite]
     bound: list[JSON] = [
         {
-            **_plain(intervention),
+            **plain(intervention),
             "revision": cached_shift(intervention.shift).revision,
             "versions": dict(shift_versions(intervention.shift)),
         }
@@ -225,7 +225,8 @@ def _policy_seed(
     return stable_seed(*parts), "shared"
 
 
-def _plain(intervention: Intervention) -> dict[str, JSON]:
+def plain(intervention: Intervention) -> dict[str, JSON]:
+    """An intervention as JSON, its fields in their own order."""
     return {
         "axis": intervention.axis,
         "shift": intervention.shift,

@@ -1,9 +1,9 @@
-"""A line of the store as a record, read strictly: what is not one is told, and never guessed at."""
+"""Lines of the store: written, and read strictly, so that what is no record is never guessed at."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_vla_shift.rollouts.record import JSON, SCHEMA, RolloutRecord
@@ -39,6 +39,19 @@ class OtherSchema(Exception):
     def __init__(self, schema: int) -> None:
         super().__init__(f"schema {schema}")
         self.schema = schema
+
+
+# Made once: json.dumps with options makes a new encoder for every call.
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+
+
+def line_of(row: Mapping[str, JSON]) -> bytes:
+    """A row as a line, without its newline.
+
+    Raises:
+        ValueError: a number in it is not finite.
+    """
+    return _ENCODER.encode(row).encode()
 
 
 def read_row(line: bytes) -> RolloutRecord | None:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -139,11 +139,51 @@ def replace_whole(path: Path, data: bytes) -> None:
     Raises:
         StorageError: it cannot be written; what was there before is still there.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+    part = f"{path.parent}/.{path.name}.{os.getpid()}.{threading.get_ident()}.part"
     with writing(path), whole():
         try:
-            part.write_bytes(data)
-            part.replace(path)
+            _fill(os.open(part, _NEW | os.O_TRUNC, 0o666), data)
+            os.replace(part, path)  # noqa: PTH105  (a Path of its own costs as much as the call)
         except BaseException:
-            part.unlink(missing_ok=True)
+            _unlink(part)
             raise
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file that nobody reads before a row that is written later names it.
+
+    A killed process may leave half of it, in the way of nobody: whoever writes it again replaces
+    it in one step, and until then no row names it. For half the cost of :func:`replace_whole`.
+
+    Raises:
+        StorageError: it cannot be written; then there is none, or what was there before.
+    """
+    with writing(path), whole():
+        try:
+            handle = os.open(path, _NEW | os.O_EXCL, 0o666)
+        except FileExistsError:
+            replace_whole(path, data)
+            return
+        try:
+            _fill(handle, data)
+        except BaseException:
+            _unlink(path)
+            raise
+
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+
+
+def _fill(handle: int, data: bytes) -> None:
+    """Write all of ``data`` and close; what is cut short is told by the write of the rest."""
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+    finally:
+        os.close(handle)
+
+
+def _unlink(path: str | Path) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108

@@ -33,8 +33,8 @@ from pytest_vla_shift.protocol.identity import digest as digest_of
 from pytest_vla_shift.rollouts.action_file import actions_bytes, read_actions
 from pytest_vla_shift.rollouts.recent import Recent
 from pytest_vla_shift.rollouts.record import JSON, SCHEMA, RolloutRecord
-from pytest_vla_shift.rollouts.rows import BadRow, OtherSchema, read_row
-from pytest_vla_shift.rollouts.storage import refused, replace_whole, whole, writing
+from pytest_vla_shift.rollouts.rows import BadRow, OtherSchema, line_of, read_row
+from pytest_vla_shift.rollouts.storage import refused, replace_whole, whole, write_new, writing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -246,7 +246,7 @@ class Store:
             if fingerprint is not None:
                 self._write_fingerprint(record.fingerprint, fingerprint)
             if actions is not None:
-                replace_whole(self._actions_path(record.key), actions_bytes(actions))
+                write_new(self._actions_path(record.key), actions_bytes(actions))
             if first_frames:
                 from pytest_vla_shift.rollouts.frames import stamp, write_frames
 
@@ -325,7 +325,7 @@ class Store:
                     os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC,
                     0o666,
                 )
-        line = json.dumps(row, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+        line = line_of(row) + b"\n"
         with writing(self._path):
             written = os.write(self._file, line)
             if written == len(line):

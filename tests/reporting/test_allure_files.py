@@ -12,7 +12,13 @@ import pytest
 from allure_commons import model2
 from allure_commons.logger import AllureFileLogger
 
-from pytest_vla_shift.reporting.allure_files import plain, says_nothing, write_faster
+from pytest_vla_shift.reporting.allure_files import (
+    Members,
+    plain,
+    quicken,
+    says_nothing,
+    write_faster,
+)
 
 
 @pytest.fixture
@@ -86,6 +92,50 @@ def test_a_set_up_that_says_something_is_written(
     (file,) = tmp_path.iterdir()
     assert json.loads(file.read_bytes()) == plain(kept)
     assert says_nothing(container())
+
+
+def test_a_picture_and_a_text_are_written_under_the_names_that_allure_chose(
+    logger: AllureFileLogger, tmp_path: Path
+) -> None:
+    write_faster()
+    hook = allure_commons.plugin_manager.hook
+    hook.report_attached_data(body=b"\x89PNG", file_name="a-attachment.png")
+    hook.report_attached_data(body="no picture: ö", file_name="b-attachment.txt")
+    found = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert found == {
+        "a-attachment.png": b"\x89PNG",
+        "b-attachment.txt": "no picture: ö".encode(),
+    }
+
+
+def test_a_logger_of_another_kind_is_left_alone(tmp_path: Path) -> None:
+    class Own(AllureFileLogger):
+        pass
+
+    own = Own(str(tmp_path))  # type: ignore[no-untyped-call]
+    allure_commons.plugin_manager.register(own, "own")
+    try:
+        write_faster()
+        assert type(own) is Own
+    finally:
+        allure_commons.plugin_manager.unregister(own)
+
+
+def test_the_nodes_of_an_open_container_are_found_without_going_through_them() -> None:
+    kept, done = container(), result()
+    quicken([kept, None, done])
+    assert type(kept.children) is Members
+    kept.children.append("v")
+    assert "u" in kept.children
+    assert "v" in kept.children
+    assert "w" not in kept.children
+    assert plain(kept) == plain(
+        model2.TestResultContainer(**{**_fields(kept), "children": ["u", "v"]})
+    )
+
+
+def _fields(item: model2.TestResultContainer) -> dict[str, object]:
+    return {field.name: getattr(item, field.name) for field in attr.fields(type(item))}
 
 
 def test_the_users_wish_for_indented_files_is_kept(

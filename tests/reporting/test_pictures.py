@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import numpy as np
@@ -79,4 +80,16 @@ def test_something_else_than_a_png_is_refused() -> None:
 def test_without_pillow_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(UsageError, match=r"pip install 'pytest-vla-shift\[video\]'"):
-        encode_png(NOISE)
+        decode_png(encode_png(NOISE))
+    with pytest.raises(UsageError, match=r"pip install 'pytest-vla-shift\[video\]'"):
+        caption("a caption that nobody has drawn yet", 200)
+
+
+def test_a_png_takes_no_more_room_than_pillows_own() -> None:
+    pil = pytest.importorskip("PIL.Image")
+    rows, columns = np.mgrid[0:96, 0:128]
+    smooth = np.stack([rows + columns, 2 * rows, 255 - columns], axis=2).astype(np.uint8)
+    noisy = smooth + np.random.default_rng(1).integers(0, 6, smooth.shape, dtype=np.uint8)
+    buffer = io.BytesIO()
+    pil.fromarray(noisy).save(buffer, format="PNG", compress_level=1)
+    assert len(encode_png(noisy)) < 1.1 * len(buffer.getvalue())

@@ -19,6 +19,7 @@ from pytest_vla_shift.rollouts.storage import (
     interrupt,
     replace_whole,
     whole,
+    write_new,
     writing,
 )
 from pytest_vla_shift.rollouts.store import Store
@@ -163,6 +164,37 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="move away what is in its place"):
         replace_whole(tmp_path / "folder", b"x")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["folder", "run.json"]
+
+
+def test_a_new_file_is_whole_or_not_there_and_an_old_one_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "actions.npz"
+    path.write_bytes(b"half of wh")  # as a killed process leaves it
+    write_new(path, b"first")
+    assert path.read_bytes() == b"first"
+    new = tmp_path / "frame.jpg"
+    write_new(new, b"x" * 100_000)
+    assert new.read_bytes() == b"x" * 100_000
+    take = os.write
+    # A disk that is full takes a part, and refuses the rest.
+    taken: list[int] = []
+
+    def full(handle: int, data: bytes) -> int:
+        if taken:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken.append(take(handle, data[:3]))
+        return taken[0]
+
+    monkeypatch.setattr(os, "write", full)
+    for write in (write_new, replace_whole):
+        taken.clear()
+        with pytest.raises(StorageError, match="make room on its disk"):
+            write(tmp_path / "other", b"much more")
+        assert sorted(file.name for file in tmp_path.iterdir()) == ["actions.npz", "frame.jpg"]
+    with pytest.raises(StorageError):
+        write_new(new, b"other")
+    assert new.read_bytes() == b"x" * 100_000
 
 
 def to_dev_full() -> int:

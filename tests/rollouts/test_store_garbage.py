@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.protocol.identity import digest
-from pytest_vla_shift.rollouts.action_file import UnreadableActions, actions_bytes
+from pytest_vla_shift.rollouts.action_file import UnreadableActions
 from pytest_vla_shift.rollouts.rows import BadRow, OtherSchema, read_row
 from pytest_vla_shift.rollouts.store import Store
 from tests.rollouts.test_store import line_of, record
@@ -254,7 +254,7 @@ def test_a_folder_in_the_place_of_actions_is_told_and_nothing_hangs_on_a_pipe(
 def test_honest_actions_of_either_order_load(tmp_path: Path, order: str) -> None:
     store = Store(tmp_path, "main")
     actions = np.asarray(np.arange(21.0).reshape(3, 7), order="C" if order == "C" else "F")
-    (store.root / "actions" / "k.npz").write_bytes(actions_bytes(actions))
+    np.savez_compressed(store.root / "actions" / "k.npz", actions=actions)
     found = store.actions("k")
     assert found is not None
     np.testing.assert_array_equal(found, actions)
