@@ -190,7 +190,7 @@ def test_declared_actions_of_an_arm_fit() -> None:
         ("joints", spec("joint_positions_r1pro", 23)),
         ("actions", spec("absolute_joint_positions_with_grippers", 14)),
         ("actions", spec("raw", 14)),
-        ("base_motion", spec("another", 4)),
+        ("base_motion", spec("base_velocity3_torso1", 4)),
     ],
 )
 def test_actions_of_another_kind_are_refused(name: str, declared: dict[str, object]) -> None:
@@ -284,6 +284,7 @@ def test_a_kitchens_five_parts_of_an_action_fit() -> None:
         "control_mode": spec("base_mode_01", 1, range=[0, 1]),
     }
     assert fits(agreed(actions=five, profile=KITCHEN))
+    assert not fits(agreed(actions=five, profile=LIBERO))
 
 
 @pytest.mark.parametrize(

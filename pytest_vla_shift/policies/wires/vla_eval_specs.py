@@ -140,7 +140,7 @@ def observation_rows(profile: Profile, declared: Mapping[str, Spec]) -> list[Row
 
 def declared_actions(profile: Profile) -> dict[str, object]:
     """``action_spec`` of a server of ours."""
-    names = list(WIDTHS) if profile.action_dim == sum(WIDTHS.values()) else list(WIDTHS)[:3]
+    names = _parts(profile)
     if profile.action_dim != sum(WIDTHS[name] for name in names):
         return {"actions": {"name": "actions", "dims": profile.action_dim, "format": UNSAID}}
     return {
@@ -167,6 +167,8 @@ def declared_observations(profile: Profile) -> dict[str, object]:
 
 
 def _action(profile: Profile, name: str, spec: Spec, server: str) -> Row:
+    if name in WIDTHS and name not in _parts(profile):
+        return Row(f"action {name}", str(spec), "not there", fits=False)
     width = WIDTHS.get(name, profile.action_dim)
     convention = FORMATS.get(name, "")
     if name == "gripper":
@@ -189,6 +191,11 @@ def _action(profile: Profile, name: str, spec: Spec, server: str) -> Row:
 
 def _many(count: int) -> str:
     return "1 number" if count == 1 else f"{count} numbers"
+
+
+def _parts(profile: Profile) -> list[str]:
+    """Of an arm's action; of a mobile manipulator's."""
+    return list(WIDTHS) if profile.action_dim == sum(WIDTHS.values()) else list(WIDTHS)[:3]
 
 
 def _gripper(profile: Profile) -> Transform:
