@@ -187,7 +187,7 @@ class Visit:
             observation = extension.completed(observation, beside)
         if self._randomness is None or (beside is None and sentence != self._sentence):
             self.begin(sentence=sentence)
-            observation = replace(observation, step=0)
+            observation = observation if beside is not None else replace(observation, step=0)
         assert self._randomness is not None
         with self._host.turn, self._randomness.swapped_in():
             chunk = ask(self._open(), observation)
