@@ -14,6 +14,7 @@ from pytest_vla_shift.policies.wires.protocol import NoReply, Unreachable, WireE
 from pytest_vla_shift.policies.wires.websocket import Websocket, check_token, check_url
 from pytest_vla_shift.protocol.errors import UsageError
 from tests.policies.websocket_peers import (
+    AMPLE_S,
     TEXT,
     close_frame,
     closed_port,
@@ -21,19 +22,13 @@ from tests.policies.websocket_peers import (
     read_frame,
     serving,
     shake_hands,
+    within,
 )
 
 SHORT_S = 0.3
 """A limit that is to run out."""
 
-AMPLE_S = 10.0
-"""A limit that is not."""
-
 T = TypeVar("T")
-
-
-def within(limit_s: float) -> float:
-    return time.monotonic() + limit_s
 
 
 def in_time(work: Callable[[], T], limit_s: float = SHORT_S) -> T:

@@ -7,16 +7,25 @@ import hashlib
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import numpy as np
+
+AMPLE_S = 10.0
+"""A limit that is not to run out."""
 
 MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 BINARY, TEXT, CLOSE = 2, 1, 8
 
 Script = Callable[[socket.socket], None]
 """What a server does with a connection; when it returns, the connection is cut."""
+
+
+def within(limit_s: float) -> float:
+    """A deadline."""
+    return time.monotonic() + limit_s
 
 
 def frame(payload: bytes, opcode: int = BINARY, *, claimed: int | None = None) -> bytes:

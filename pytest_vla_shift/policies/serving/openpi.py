@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 REASON = "Internal server error. Traceback included in previous frame."
 
+PATIENCE_S = 2.0
+"""How long a client waits whose policy serves another one, which may be its own old connection."""
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -51,7 +54,7 @@ def _talk(host: Host, client: Client) -> None:
     """Metadata; then an answer to every observation, until something goes wrong."""
     visit: Visit | None = None
     try:
-        visit = host.visit()
+        visit = host.visit(PATIENCE_S)
         client.send(pack({extension.KEY: host.announcement()}))
         while True:
             client.send(_answer(visit, client.receive()))

@@ -1,0 +1,135 @@
+"""The whole chain on the toy simulator: pytest, the wire, a server of ours, a policy behind it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytest_vla_shift.policies.profile import read_profile
+from pytest_vla_shift.policies.protocol import Policy
+from pytest_vla_shift.policies.serving.host import Host
+from pytest_vla_shift.policies.serving.openpi import open_service
+from tests.fakes.toy_policies import Seer
+from tests.plugin.toy_project import ToyProject
+from tests.policies.openpi_peers import Answer, double, zeros
+
+PROFILE = """
+schema = 1
+title = "The toy"
+wire = "openpi"
+simulators = ["tests.fakes.toy_simulator:factory"]
+source = "tests"
+action_dim = 7
+chunk = 4
+replan = 4
+instruction = "prompt"
+
+[[images]]
+key = "observation/image"
+camera = "front"
+orientation = "mirrored"
+size = [16, 16]
+
+[[images]]
+key = "observation/wrist_image"
+camera = "wrist"
+orientation = "mirrored"
+size = [16, 16]
+
+[[states]]
+key = "observation/state"
+parts = ["eef_pos", "eef_axis_angle", "gripper_qpos"]
+dtype = "float64"
+
+[[actions]]
+key = "actions"
+columns = [0, 1, 2, 3, 4, 5, 6]
+to = [0, 1, 2, 3, 4, 5, 6]
+low = -1.0
+high = 1.0
+"""
+
+FEW = ("--vla-episodes=0:2", "--vla-task=reach_left")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> ToyProject:
+    made = ToyProject(tmp_path / "project")
+    (made.path / "toy.toml").write_text(PROFILE)
+    return made
+
+
+def asked(url: str, *more: str) -> list[str]:
+    return [f"--vla-policy-url={url}", "--vla-policy-arg=profile=toy.toml", *FEW, *more]
+
+
+@contextmanager
+def serving(policy: Policy, project: ToyProject) -> Iterator[str]:
+    service = open_service(Host(policy, read_profile(str(project.path / "toy.toml"))), port=0)
+    thread = threading.Thread(target=service.serve)
+    thread.start()
+    try:
+        yield service.url
+    finally:
+        service.close()
+        thread.join()
+
+
+def measured(project: ToyProject, run: str) -> list[tuple[object, ...]]:
+    """What every rollout came to, without who was asked."""
+    return sorted(
+        (
+            str(row["task"]),
+            row["episode"],
+            str(row["condition"]),
+            row["success"],
+            row["steps"],
+            str(row["stages"]),
+        )
+        for row in project.rows(run)
+    )
+
+
+def test_outcomes_are_those_in_process(project: ToyProject) -> None:
+    project.run(*FEW, "--vla-run=inside", policy="tests.fakes.toy_policies:Seer")
+    with serving(Seer(), project) as url:
+        project.run(*asked(url, "--vla-run=outside"), policy="openpi")
+    inside, outside = measured(project, "inside"), measured(project, "outside")
+    assert len(inside) >= 10
+    assert outside == inside
+    assert len({row[3] for row in inside}) == 2  # some succeed, some do not
+
+
+def test_a_server_that_raises_once_costs_an_attempt_and_no_pair(project: ToyProject) -> None:
+    answers: list[Answer] = [zeros(4), "Traceback\nValueError: once", zeros(4)]
+
+    def infer(n: int, sent: object) -> Answer:
+        return answers[min(n, 2)]
+
+    with double(infer) as server:
+        ended = project.run(*asked(server.url, "--vla-run=once", "-k", "e00 and L1"), policy="pi0")
+    rows = project.rows("once")
+    assert {row["status"] for row in rows} == {"done"}, ended.out
+    assert sorted(int(str(row["attempts"])) for row in rows)[-2:] == [1, 2]
+    assert {row["seed_note"] for row in rows} == {"not supported"}
+
+
+def test_a_server_that_always_raises_is_no_failing_policy(project: ToyProject) -> None:
+    def infer(n: int, sent: object) -> Answer:
+        return zeros(4) if n == 0 else {"actions": np.full((4, 7), np.nan)}
+
+    with double(infer) as server:
+        ended = project.run(*asked(server.url, "--vla-run=always", "-k", "e00"), policy="pi0")
+    assert ended.code == 1
+    for row in project.rows("always"):
+        assert "['policy server', " in str(row["error"])
+        assert "'actions' has a NaN" in str(row["error"])
+        assert (row["status"], row["success"], row["attempts"]) == ("error", None, 2)
+    last = ended.out.splitlines()[-1]
+    assert "error" in last
+    assert "failed" not in last
