@@ -166,7 +166,7 @@ STATE_TYPES = {
     "openvla-libero": set(),
     "openvla-oft-libero": {"float64"},
     "vla-eval-libero": {"float32", "float64"},
-    "vla-eval-robocasa365": {"float64"},
+    "vla-eval-robocasa365": {"float32"},
 }
 """GR00T N1.6 and later refuse any but float32 in strict mode; openpi's script sends float64;
 vla-eval one state of each."""
