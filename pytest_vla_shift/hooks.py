@@ -61,6 +61,17 @@ class RunHooks:
         if self.results:
             node.workerinput.update(self.results.worker_input())
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """Collect without looks for garbage: each would pass over all items that are there."""
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return (yield)
+        finally:
+            if enabled:
+                gc.enable()
+
     @pytest.hookimpl(trylast=True)  # after -k and -m have had their say
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Refuse what cannot run, before anything does."""

@@ -5,6 +5,7 @@ The hooks of a run itself are in :mod:`pytest_vla_shift.hooks`, registered only 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,6 +57,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> EpisodeScheduling | No
     from pytest_vla_shift.scheduling import episode_scheduling
 
     return episode_scheduling(config)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the folder of a run: thousands of files, and none of them a test."""
+    if collection_path.suffix == ".py" or not (collection_path / "rollouts").is_dir():
+        return None
+    found = any((collection_path / name).is_file() for name in ("run.json", "run.lock"))
+    return True if found else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
