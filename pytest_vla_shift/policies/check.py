@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_vla_shift.policies.check_reading import reading
 from pytest_vla_shift.policies.check_sharing import DECISIONS, decide, sharing_problems
 from pytest_vla_shift.policies.guard import begin, spec_problems
 from pytest_vla_shift.policies.protocol import Policy, PolicySpec
@@ -21,6 +23,9 @@ from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+SLOW_S = 1.0
+"""Decisions that take longer are remarked on."""
 
 
 def check_policy(
@@ -33,7 +38,7 @@ def check_policy(
     with a rollout of another seed between them, get the same answers: if not, it carries state
     across ``reset``, or is random without a seed. Where it says that it can serve several rollouts
     at once (``stateless``, ``session``, ``batch``), that their answers do not depend on each other.
-    The policy is closed afterwards.
+    That one which says it reads no instruction does not. The policy is closed afterwards.
 
     Args:
         policy: the policy.
@@ -42,7 +47,9 @@ def check_policy(
         seed: the seed of the two equal rollouts.
 
     Returns:
-        Remarks that break nothing: answers that a seed does not decide.
+        Remarks that break nothing: answers that a seed does not decide, an instruction or a picture
+        that makes no difference, answers that depend on earlier observations of which it is shown a
+        part, and decisions that take long.
 
     Raises:
         AssertionError: the contract is broken; the message says how.
@@ -60,17 +67,21 @@ def check_policy(
     seen = _for_policy(spec, observation)
     first = _rollout(policy, seen, info, seed)
     other = _rollout(policy, seen, info, seed + 1)
+    started = time.perf_counter()
     again = _rollout(policy, seen, info, seed)
+    each_s = (time.perf_counter() - started) / DECISIONS
     _require(policy.spec == spec, "the spec changed: it is part of every key and must stand still")
     remarks = _remarks(spec, first, other, again)
     try:
         with _global_seed(seed):
             problems = sharing_problems(policy, seen, info, lambda: _seed_all(seed))
+            found = reading(policy, seen, info, lambda: _seed_all(seed))
     except InfrastructureError as error:
         raise AssertionError(str(error)) from error
+    problems = [*problems, *found.problems]
     _require(not problems, "; ".join(problems))
     policy.close()
-    return remarks
+    return [*remarks, *found.remarks, *_slow(spec, info, each_s)]
 
 
 def _require(condition: bool, message: str) -> None:
@@ -165,6 +176,16 @@ def _remarks(
     if not same:
         return ["not seeded, and the same seed gave other actions: its rollouts are not repeatable"]
     return []
+
+
+def _slow(spec: PolicySpec, info: EpisodeInfo, each_s: float) -> list[str]:
+    if each_s < SLOW_S:
+        return []
+    rollout_min = each_s * info.horizon / spec.replan / 60.0
+    return [
+        f"a decision takes {each_s:.1f} s, and with replan {spec.replan} a rollout of"
+        f" {info.horizon} steps {rollout_min:.1f} min of them"
+    ]
 
 
 @contextmanager

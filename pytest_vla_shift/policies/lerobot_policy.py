@@ -190,6 +190,9 @@ class LeRobotPolicy:
             seeded=choices.seeded,
             language=choices.language,
             stateless=chunked,
+            # What lies where, and who may be asked for it: the profile's digest, the kind of device
+            # and the commit are in the revision.
+            located=("profile", "device", "online"),
         )
 
 

@@ -75,7 +75,7 @@ def write_checkpoint(
             **defaults,
             **config,
         },
-        "weights.json": {"gain": 1.0, "noise": 0.0} if weights is None else weights,
+        "weights.json": {"gain": 1.0, "noise": 0.0, "looks": 0.0, **(weights or {})},
         "policy_preprocessor.json": {
             "steps": [
                 {

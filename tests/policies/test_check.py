@@ -143,7 +143,8 @@ def test_a_function_that_uses_the_global_generators_counts_as_seeded() -> None:
     def noisy(observation: Observation) -> Actions:
         return np.full((1, 7), np.random.uniform(-1, 1) * random.random())
 
-    policy = FunctionPolicy("noisy", "1", noisy, {"seeded": True}, {})
+    options = {"seeded": True, "cameras": (), "language": False}
+    policy = FunctionPolicy("noisy", "1", noisy, options, {})
     random.seed(9)
     np.random.seed(9)
     expected = random.random(), np.random.random()

@@ -58,6 +58,7 @@ def test_its_spec_is_the_checkpoints(folder: Path) -> None:
     assert not spec.language  # ACT reads none
     assert "lerobot 0.6.1" in spec.revision
     assert "torch 2.9.0+fake; cpu; act" in spec.revision
+    assert set(spec.located) == {"profile", "device", "online"}
 
 
 def test_label_and_digest_of_the_checkpoint_are_in_the_spec(folder: Path) -> None:
@@ -153,7 +154,7 @@ def test_one_whose_code_is_compiled_offers_no_sessions(folder: Path) -> None:
 def test_check_policy_has_nothing_to_say_of_any_kind(
     folder: Path, kind: str, config: dict[str, object]
 ) -> None:
-    noisy = write_checkpoint(folder, kind, weights={"gain": 1.0, "noise": 0.1}, **config)  # type: ignore[arg-type]
+    noisy = write_checkpoint(folder, kind, weights={"noise": 0.1, "looks": 1.0}, **config)  # type: ignore[arg-type]
     policy = make(noisy)
     assert check_policy(policy, probe_observation(policy.profile), EPISODE) == []
 

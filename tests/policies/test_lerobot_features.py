@@ -141,6 +141,6 @@ def test_a_contract_that_does_not_fit_is_shown_side_by_side(
 
 
 def test_a_trial_that_fails_is_refused_with_the_librarys_words(folder: Path) -> None:
-    write_checkpoint(folder, weights={"gain": float("nan"), "noise": 0.0})
+    write_checkpoint(folder, weights={"gain": float("nan")})
     assert "cannot answer a trial observation" in refusal(folder)
     assert "NaN" in refusal(folder)

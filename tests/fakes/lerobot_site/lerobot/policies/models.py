@@ -13,11 +13,11 @@ from torch import Tensor
 
 
 class PreTrainedPolicy:
-    """``weights`` are two numbers; ``seen`` is what the last call was given."""
+    """``weights`` are three numbers; ``seen`` is what the last call was given."""
 
     def __init__(self, config: Any) -> None:
         self.config = config
-        self.weights = {"gain": Tensor([0.0]), "noise": Tensor([0.0])}
+        self.weights = {key: Tensor([0.0]) for key in ("gain", "noise", "looks")}
         self.seen: dict[str, Any] = {}
         self.reset()
 
@@ -52,6 +52,16 @@ class PreTrainedPolicy:
     def reset(self) -> None:
         self.queue: deque[Any] = deque()
 
+    def weight(self, key: str) -> float:
+        return float(self.weights[key].values[0])
+
+    def looked(self, batch: dict[str, Any]) -> float:
+        """``looks`` x something of every picture, and of the sentence where one is read."""
+        read = len(batch["task"]) if self.config.type in ("smolvla", "vla_jepa") else 0
+        pictures = [value for key, value in batch.items() if "image" in key]
+        dark = sum(float(p.values[0, :, 0].mean()) / n for n, p in enumerate(pictures, 2))
+        return self.weight("looks") * (dark + read)
+
     def predict_action_chunk(self, batch: dict[str, Any], **kwargs: Any) -> Tensor:
         raise NotImplementedError
 
@@ -64,7 +74,7 @@ class PreTrainedPolicy:
 
 
 class Chunks(PreTrainedPolicy):
-    """Action k of a chunk: gain x the first number of the state + k / 100, and noise x noise."""
+    """Action k of a chunk: gain x the first number of the state + k / 100, noise x noise, looks."""
 
     def predict_action_chunk(self, batch: dict[str, Any], **kwargs: Any) -> Tensor:
         assert torch.inference
@@ -73,8 +83,9 @@ class Chunks(PreTrainedPolicy):
         steps = np.arange(self.config.chunk_size)[None, :, None] / 100.0
         noise = torch.randn(1, self.config.chunk_size, 7).values
         width = self.config.output_features["action"].shape[0]
-        gain, loud = (float(w.values[0]) for w in self.weights.values())
-        return Tensor(gain * first + np.tile(steps, (1, 1, 7))[..., :width] + loud * noise)
+        fixed = self.weight("gain") * first + self.looked(batch)
+        moves = np.tile(steps, (1, 1, 7)) + self.weight("noise") * noise
+        return Tensor((fixed + moves)[..., :width])
 
 
 class Ensembles(Chunks):
@@ -102,8 +113,8 @@ class History(PreTrainedPolicy):
     def predict_action_chunk(self, batch: dict[str, Any], **kwargs: Any) -> Tensor:
         newest, *before = list(self.states)[::-1]
         value = newest + 10.0 * sum(before)
-        noise = float(self.weights["noise"].values[0]) * torch.randn(1).values[0]
-        return Tensor(np.full((1, self.config.n_action_steps, 7), value + noise))
+        value += self.weight("noise") * torch.randn(1).values[0] + self.looked(batch)
+        return Tensor(np.full((1, self.config.n_action_steps, 7), value))
 
     def select_action(self, batch: dict[str, Any], **kwargs: Any) -> Tensor:
         first = float(batch["observation.state"].values[0, 0])
