@@ -24,6 +24,13 @@ ORIENTATION = {
     "rotate_180": "rotated by 180 degrees",
 }
 
+RESIZE = {
+    "none": "",
+    "pad": ", resized and padded",
+    "stretch": ", stretched",
+    "openvla": ", made smaller and cropped as OpenVLA's evaluation does",
+}
+
 TRANSFORM = {
     "identity": "as it is",
     "sign": "below 0: -1, else +1",
@@ -102,7 +109,7 @@ def action_text(part: ActionMap) -> str:
 def image_text(image: ImageMap) -> str:
     """``256 x 256 uint8 RGB, left and right swapped``."""
     size = "any size" if image.size is None else f"{image.size[0]} x {image.size[1]}"
-    resize = {"none": "", "pad": ", resized and padded", "stretch": ", stretched"}[image.resize]
+    resize = RESIZE[image.resize]
     return f"{size} uint8 RGB, {ORIENTATION[image.orientation]}{resize}"
 
 

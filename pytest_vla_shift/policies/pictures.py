@@ -22,6 +22,10 @@ def to_profile(image: ImageMap, upright: Image) -> Image:
     """
     turned = _turned(image, upright)
     size = image.size
+    if size is not None and image.resize == "openvla":
+        from pytest_vla_shift.policies.openvla_pictures import as_evaluated
+
+        return as_evaluated(turned, size)
     if size is None or turned.shape[:2] == size:
         return np.array(turned, order="C")
     if image.resize == "none":
@@ -33,7 +37,7 @@ def to_profile(image: ImageMap, upright: Image) -> Image:
 
 
 def from_profile(image: ImageMap, picture: Image) -> Image:
-    """The inverse of :func:`to_profile`, but for the size."""
+    """The inverse of :func:`to_profile`, but for the size and a crop."""
     return np.array(_turned(image, picture), order="C")  # each turn is its own inverse
 
 

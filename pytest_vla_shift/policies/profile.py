@@ -28,8 +28,8 @@ ORIENTATIONS = ("upright", "mirrored", "rotate_180")
 were trained on ``raw[::-1, ::-1]``, and the renderer's raw picture is upside down already, so that
 what their scripts call a rotation by 180 degrees is a mirror image of what a viewer sees."""
 
-Resize = Literal["none", "pad", "stretch"]
-RESIZES = ("none", "pad", "stretch")
+Resize = Literal["none", "pad", "stretch", "openvla"]
+RESIZES = ("none", "pad", "stretch", "openvla")
 
 QUANTITIES: Mapping[str, int] = {
     "eef_pos": 3,
@@ -76,7 +76,8 @@ class ImageMap:
         orientation: of :data:`ORIENTATIONS`.
         size: (height, width) that the policy takes; None for whatever the suite renders.
         resize: how the suite's picture becomes that: ``none`` refuses another size, ``pad`` keeps
-            the aspect and pads with black, ``stretch`` does not.
+            the aspect and pads with black, ``stretch`` does not, ``openvla`` does what that
+            model's own evaluation does, with a JPEG and a crop.
     """
 
     key: str

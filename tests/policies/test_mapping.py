@@ -57,8 +57,9 @@ def test_a_server_sees_what_a_client_has(name: str) -> None:
     had = observation_for(profile)
     images, proprio, sentence = observed(profile, payload(profile, had))
     assert sentence == had.instruction
+    changed = {image.camera for image in profile.images if image.resize == "openvla"}
     for camera, picture in images.items():
-        assert np.array_equal(picture, had.images[camera])
+        assert camera in changed or np.array_equal(picture, had.images[camera])
     wanted = {source_of(part.quantity) for state in profile.states for part in state.parts}
     assert set(proprio) <= wanted
     for quantity, vector in proprio.items():
