@@ -162,6 +162,7 @@ class PolicyServer:
         if self._supervisor is not None and self._supervisor.poll() is None:
             # Should a fork of ours hold the lifeline as well.
             self._supervisor.send_signal(signal.SIGUSR1)
+            self._supervisor.send_signal(signal.SIGCONT)  # should somebody have stopped it
             # Interrupted here, we leave, and the supervisor goes on until nothing is left.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._supervisor.wait(supervise.GRACE_S + supervise.LAST_S + 2.0)

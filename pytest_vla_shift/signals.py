@@ -113,6 +113,7 @@ class Signals:
         for pid in self._workers.values():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
+                os.kill(pid, signal.SIGCONT)  # one that was stopped would not hear of it
 
     def _leave(self) -> None:
         """End this process here and now, with all that belongs to it; nothing is raised."""

@@ -142,6 +142,7 @@ def _send(number: signal.Signals) -> None:
     for pid in descendants(os.getpid()):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
+            os.kill(pid, signal.SIGCONT)  # one that was stopped would not hear of it
 
 
 def _gone_within(seconds: float) -> bool:

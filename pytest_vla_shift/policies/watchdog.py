@@ -28,7 +28,7 @@ LEAST_MARGIN_S = 10.0
 MARGIN = 0.5
 """How long after its limit, as a part of that, a call's process is killed; at least the former."""
 
-_PARTING_S = 5.0
+_PARTING_S = 1.0
 
 
 class Watchdog:

@@ -19,6 +19,7 @@ from pytest_vla_shift.policies import watchdog
 from tests.fakes.lane_policies import Sessions
 
 watchdog.LEAST_MARGIN_S = 0.3
+watchdog.MARGIN = 0.05
 
 class Keeps(Sessions):
     def reset(self, episode, seed):

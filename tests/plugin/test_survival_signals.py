@@ -48,6 +48,18 @@ def to_all(project: ToyProject, process: subprocess.Popen[str], number: int) -> 
     signal_all(project, number)
 
 
+def to_main_while_a_worker_is_stopped(
+    project: ToyProject, process: subprocess.Popen[str], number: int
+) -> None:
+    worker = next(
+        pid
+        for pid in processes_of(project)
+        if b"sys.stdin" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
+    os.kill(worker, signal.SIGSTOP)
+    process.send_signal(number)
+
+
 Strike = Callable[[ToyProject, "subprocess.Popen[str]", int], None]
 
 
@@ -57,7 +69,7 @@ Strike = Callable[[ToyProject, "subprocess.Popen[str]", int], None]
         (to_all, signal.SIGTERM, ("--vla-envs=1",), 143),
         (to_main, signal.SIGHUP, ("--vla-envs=1",), 129),
         (to_group, signal.SIGINT, ("--vla-envs=1",), 2),
-        (to_main, signal.SIGTERM, ("--vla-envs=1", "-n2"), 143),
+        (to_main_while_a_worker_is_stopped, signal.SIGTERM, ("--vla-envs=1", "-n2"), 143),
         (to_all, signal.SIGTERM, ("--vla-envs=1", "-n2"), 143),
         (to_group, signal.SIGINT, ("--vla-envs=1", "-n2"), 2),
         (to_all, signal.SIGTERM, ("--vla-envs=2",), 143),
