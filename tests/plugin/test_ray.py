@@ -174,6 +174,11 @@ def test_a_cluster_that_is_too_small_or_a_policy_that_cannot_be_made_is_refused(
     # Three rollouts on two policies: one of these would have to serve two.
     run = made.run("--vla-envs=3", policy="tests.fakes.toy_policies:Expert", code=4)
     assert "session()" in run.out
+    # What it needs and the simulator does not tell is found out at the actor that has it.
+    needs = "--vla-policy-arg=quantity=controller_pos"
+    run = made.run("--vla-envs=1", needs, policy="tests.fakes.memory_wire:remote_expert", code=4)
+    assert "does not fit suite 'toy_suite'" in run.out
+    assert "no controller_pos; has" in run.out
     assert "Traceback" not in run.out
     assert not list(made.path.glob("reports/*/rollouts/results-*.jsonl"))
 
