@@ -1,7 +1,7 @@
 """``lerobot``, ``smolvla`` and ``vla-jepa``: LeRobot checkpoints in this process.
 
 ``--vla-checkpoint`` says which; with ``--vla-policy-url=ws://...`` they are asked at a vla-eval
-server instead. docs/reference/policies.md has the arguments.
+server instead. docs/reference/policies.md has the arguments, docs/policies-in-process.md the rest.
 """
 
 from __future__ import annotations
