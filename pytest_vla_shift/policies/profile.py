@@ -20,7 +20,8 @@ from pytest_vla_shift.protocol.tables import Table
 
 SCHEMA = 1
 
-WIRES = ("gr00t", "openpi", "vla-eval", "openvla", "lerobot")
+WIRES = ("gr00t", "openpi", "vla-eval", "openvla", "lerobot", "in-process")
+"""Whose names a profile has. ``in-process`` is for a policy of one's own, ``module:attr``."""
 
 Orientation = Literal["upright", "mirrored", "rotate_180"]
 ORIENTATIONS = ("upright", "mirrored", "rotate_180")
