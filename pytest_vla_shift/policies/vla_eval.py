@@ -76,12 +76,13 @@ def vla_eval(
     )
     url = check_url(settings.url or URL)
     token = None if settings.token is None else check_token(settings.token)
+    told: set[str] = set()
     adapter = Adapter(
         name="vla-eval",
         revision=REVISION,
         url=url,
         profile=arguments.profile,
-        make_wire=lambda: VlaEvalWire(url, said, token),
+        make_wire=lambda: VlaEvalWire(url, said, token, told),
         settings=settings,
         start=(
             "Start one: vla-eval serve -c <model server's configuration>. It listens once its model"

@@ -292,6 +292,7 @@ def test_a_kitchens_five_parts_of_an_action_fit() -> None:
     [
         {"observation_params": [1]},
         {"observation_params": {"send_state": "yes"}},
+        {"observation_params": {str(n): n for n in range(101)}},
         {"action_spec": [1]},
         {"action_spec": {"position": 3}},
         {"action_spec": {"position": {"dims": "3", "format": "delta_xyz"}}},

@@ -66,10 +66,18 @@ class VlaEvalWire:
         url: of a websocket.
         said: what the user says over the server's declarations.
         token: sent as ``Authorization: Bearer ...``; None for none.
+        told: warnings that were given already, which grows: connections to one server share it.
     """
 
-    def __init__(self, url: str, said: Said | None = None, token: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        said: Said | None = None,
+        token: str | None = None,
+        told: set[str] | None = None,
+    ) -> None:
         self._url = url
+        self._told = set() if told is None else told
         self._said = said or Said()
         self._headers = {} if token is None else {"Authorization": credential(token)}
         self._socket: Websocket | None = None
@@ -113,7 +121,9 @@ class VlaEvalWire:
         self._served = served is not None
         found = terms(profile, hello, self._said)
         for warning in found.warnings:
-            warnings.warn(f"vla-eval: {warning}", stacklevel=2)
+            if warning not in self._told:
+                self._told.add(warning)
+                warnings.warn(f"vla-eval: {warning}", stacklevel=2)
         wanted = _exact(found.profile) if self._served else found.profile
         server = f"vla-eval {hello.get('harness_version', '?')!s:.100} {kind:.100}"
         return Greeting(server, wanted, found.rows, seedable=self._served, served=served)

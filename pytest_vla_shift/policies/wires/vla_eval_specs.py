@@ -181,6 +181,11 @@ def _action(profile: Profile, name: str, spec: Spec, server: str) -> Row:
     if name == "gripper" and spec.format == "continuous_01":
         # The name leaves open which end closes, so that the user has to say.
         fits = _gripper(profile) in ("open01", "half") and spec.dims in (0, width)
+        if not fits:
+            ours += (
+                ". Let the server turn it (groot: invert_gripper: true), or say"
+                " --vla-policy-arg=gripper=open01 if its 1 opens, half if it closes"
+            )
     if name == "position" and spec.range is not None:
         low = min(part.low for part in profile.actions if 0 in part.to)
         high = max(part.high for part in profile.actions if 0 in part.to)

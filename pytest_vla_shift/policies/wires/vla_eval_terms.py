@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 from pytest_vla_shift.policies.agreement import Row
 from pytest_vla_shift.policies.profile import MappingError
 from pytest_vla_shift.policies.wires.protocol import WireError
-from pytest_vla_shift.policies.wires.vla_eval_specs import action_rows, observation_rows, specs
+from pytest_vla_shift.policies.wires.vla_eval_specs import (
+    MOST_SPECS,
+    action_rows,
+    observation_rows,
+    specs,
+)
 from pytest_vla_shift.protocol.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,8 +91,8 @@ def terms(profile: Profile, hello: Mapping[str, object], said: Said) -> Terms:
         UsageError: ``said.overrule`` names what is not compared.
     """
     params = hello.get("observation_params") or {}
-    if not isinstance(params, Mapping):
-        raise WireError(f"its observation_params are no map: {params!r:.200}")
+    if not isinstance(params, Mapping) or len(params) > MOST_SPECS:
+        raise WireError(f"its observation_params are no map of parameters: {params!r:.200}")
     server = str(hello.get("model_server", ""))
     seen, given = specs(hello, "observation_spec"), specs(hello, "action_spec")
     pictures = sum(spec.format == "rgb_hwc_uint8" for spec in seen.values())
@@ -230,7 +235,7 @@ def _others(params: Mapping[str, object]) -> tuple[list[Row], list[str]]:
                 Row(
                     name,
                     "poses in the world" if value else "changes of the pose",
-                    "changes of the pose",
+                    "changes of the pose: a checkpoint that gives those can be run",
                     not value,
                 )
             )
