@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 from pytest_vla_shift.policies.openpi import openpi
-from pytest_vla_shift.policies.profile import read_profile
+from pytest_vla_shift.policies.profile import parse_profile, read_profile
 from pytest_vla_shift.policies.registry import resolve
 from pytest_vla_shift.policies.remote import RemotePolicy
 from pytest_vla_shift.policies.settings import PolicySettings
@@ -487,6 +488,15 @@ def test_the_profile_is_complete() -> None:
     assert (profile.chunk, profile.replan) == (10, 5)
     assert [image.orientation for image in profile.images] == ["mirrored", "mirrored"]
     assert [image.camera for image in profile.images] == ["agentview", "robot0_eye_in_hand"]
+
+
+def test_the_example_for_robocasa_can_be_read() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "policies.md").read_text("utf-8")
+    example = page.split("```toml\n# my-robocasa.toml\n")[1].split("```")[0]
+    profile = parse_profile(tomllib.loads(example), "my-robocasa", "policies.md")
+    assert profile.wire == "openpi"
+    assert profile.states[0].width == 9
+    assert profile.action_widths == {"actions": 12}
 
 
 def test_a_double_that_is_closed_frees_its_port() -> None:

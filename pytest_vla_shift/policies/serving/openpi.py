@@ -63,7 +63,7 @@ def _talk(host: Host, client: Client) -> None:
     except Exception as error:
         # As openpi's server does: text for a traceback, and the end. Of ours the last line is sent:
         # a path of this machine's is nobody's business.
-        _LOG.debug("the policy raised", exc_info=True)
+        _LOG.warning("%s: %s", type(error).__name__, error)
         client.send(f"Traceback, its last line:\n{type(error).__name__}: {error}")
         client.close(1011, REASON)
     finally:
