@@ -412,6 +412,22 @@ def test_a_stock_client_that_tells_no_beginning_begins_with_each_sentence() -> N
     ]
 
 
+def test_a_reset_without_a_seed_begins_with_the_servers() -> None:
+    policy = Recording()
+    service = open_service(Host(policy, PROFILE, seed=77), port=0)
+    thread = threading.Thread(target=service.serve)
+    thread.start()
+    try:
+        with Raw(service.url) as client:
+            for options in (None, {}, {"seed": 3}):
+                client.call("reset", {"options": options})
+                client.call("get_action", {"observation": flat(SENT)})
+    finally:
+        service.close()
+        thread.join()
+    assert [seed for _, seed in policy.begun] == [77, 77, 3]
+
+
 @pytest.mark.parametrize(
     "served, asked", [("robocasa", "robocasa365"), ("robocasa365", "robocasa")]
 )

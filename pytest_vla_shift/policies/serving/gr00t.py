@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -226,7 +227,7 @@ class Gr00tService:
         begun = options.get(extension.KEY)
         visit = self._visit(client)
         if begun is None:
-            seed = options.get("seed", 0)
+            seed = options.get("seed", self._host.seed)
             if type(seed) is not int:
                 raise CodecError(f"a seed is a whole number, not a {type(seed).__name__}")
             client.seed = seed  # the sentence comes with the first observation
@@ -259,14 +260,16 @@ class Gr00tService:
         return client
 
     def _visit(self, client: _Client) -> Visit:
-        if client.visit is None:
+        until = time.monotonic() + LEAVING_S
+        while client.visit is None:
             try:
                 client.visit = self._host.visit()
             except HostBusy:
                 # Whose place it is may have hung up a moment ago.
-                if self._monitor.poll(int(LEAVING_S * 1000)):
-                    self._see_who_left()
-                client.visit = self._host.visit()
+                if time.monotonic() > until:
+                    raise
+                self._monitor.poll(POLL_MS)
+                self._see_who_left()
         return client.visit
 
     def _see_who_left(self) -> None:
