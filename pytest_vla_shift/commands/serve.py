@@ -24,7 +24,7 @@ DESCRIPTION = (
     " Ctrl-C or SIGTERM. Exit code 0 then; 1 if the server broke."
 )
 
-LEAVE_S = 5.0
+LEAVE_S = 2.0
 """How long what runs in other threads is waited for at the end."""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vla_shift.policies.remote import Adapter, RemotePolicy
 from pytest_vla_shift.policies.remote_arguments import remote_arguments, truth
-from pytest_vla_shift.policies.wires.openvla import TASK_SUITE, OpenVlaWire
+from pytest_vla_shift.policies.wires.openvla import TASK_SUITE, OpenVlaWire, check_actions
 from pytest_vla_shift.policies.wires.timed_http import address_of
 from pytest_vla_shift.protocol.errors import UsageError
 
@@ -145,6 +145,7 @@ def _adapter(
     unnorm_key: str | None,
 ) -> Adapter:
     arguments = remote_arguments("openvla", *shared)
+    check_actions(arguments.profile)
     url = settings.url or url
     address = address_of(url, "/act")
     twice = truth("encoded", encoded)

@@ -8,8 +8,10 @@ becomes the text "error" with HTTP 200; statistics are chosen as OpenVLA's model
 from __future__ import annotations
 
 import http.server
+import ssl
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 
 import json_numpy
@@ -24,6 +26,7 @@ class Deploy:
     Args:
         predict: the model: gets the payload, returns what is answered, or raises.
         keys: the names of the checkpoint's statistics; empty if they are not asked for.
+        certificate: certificate and key, for https.
 
     Attributes:
         url: where it listens.
@@ -32,7 +35,12 @@ class Deploy:
         connections: how many there were.
     """
 
-    def __init__(self, predict: Callable[[Payload], object], keys: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        predict: Callable[[Payload], object],
+        keys: Sequence[str] = (),
+        certificate: tuple[Path, Path] | None = None,
+    ) -> None:
         self.payloads: list[Payload] = []
         self.raw: list[bytes] = []
         self.connections = 0
@@ -76,6 +84,12 @@ class Deploy:
         self._keys = tuple(keys)
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            plain = self._server.socket
+            self._server.socket = context.wrap_socket(plain, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"

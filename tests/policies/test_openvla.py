@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
+from importlib import resources
+from pathlib import Path
 
 import json_numpy
 import numpy as np
@@ -18,6 +22,7 @@ from pytest_vla_shift.protocol.errors import PolicyServerError, UsageError
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo, Observation
 from tests.fakes.openvla_deploy import Deploy, eight_actions, one_action
 
+PROFILES = Path(str(resources.files("pytest_vla_shift") / "policies" / "profiles"))
 OBJECT = EpisodeInfo(Episode("libero_object", "pick_up_the_milk", 3), "pick up the milk", 280)
 GOAL = EpisodeInfo(Episode("libero_goal", "turn_on_the_stove", 1), "turn on the stove", 300)
 
@@ -271,3 +276,31 @@ def test_the_bytes_are_those_of_json_numpy(oft: Deploy) -> None:
     policy.act(seen("oft-libero"))
     assert oft.raw[-1].decode() == json_numpy.dumps(oft.payloads[-1])
     policy.close()
+
+
+def test_a_profile_that_reads_names_which_answers_do_not_have_is_refused(tmp_path: Path) -> None:
+    text = (PROFILES / "openvla-libero.toml").read_text("utf-8")
+    mine = tmp_path / "mine.toml"
+    mine.write_text(text.replace('key = "actions"', 'key = "action"'), "utf-8")
+    with pytest.raises(UsageError, match=r"'mine' reads action: .*key = 'actions'"):
+        ask("openvla", "http://127.0.0.1:1", {"profile": str(mine)})
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
+def test_https_is_spoken_with_servers_that_can_be_trusted_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    words = [*command.split(), "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    words += ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(words, check=True, capture_output=True)
+    with Deploy(one_action, certificate=(certificate, key)) as server:
+        url = server.url.replace("http://127.0.0.1", "https://localhost")
+        with pytest.raises(UsageError, match="CERTIFICATE_VERIFY_FAILED"):
+            ask("openvla", url, {"unnorm_key": ""})
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        policy = ask("openvla", url, {"unnorm_key": ""})
+        policy.reset(OBJECT, seed=1)
+        assert policy.act(seen("libero"))[0, 6] == -1.0
+        policy.close()

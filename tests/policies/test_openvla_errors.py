@@ -63,7 +63,7 @@ def array(dtype: str, shape: list[int], data: bytes) -> bytes:
     return json.dumps({"__numpy__": encoded, "dtype": dtype, "shape": shape}).encode()
 
 
-DEEP = b"[" * 100_000
+DEEP = b"[" * 50_000
 
 ANSWERS = {
     "the literal error": (reply(b'"error"'), '"error" with HTTP 200.*in its own log'),
@@ -91,6 +91,8 @@ ANSWERS = {
     "another width": (reply(b"[1, 2, 3]"), "expected real numbers"),
     "NaN": (reply(b"[NaN, 0, 0, 0, 0, 0, 0]"), "NaN or an infinity"),
     "a nest of lists": (reply(DEEP), "not JSON"),
+    "a million lists": (reply(b"[" + b"[]," * 1_000_000 + b"[]]"), "more than .* items"),
+    "a million numbers": (reply(b"[" + b"0," * 1_000_000 + b"0]"), "more than .* items"),
     "an array that would be unpickled": (reply(array("|O", [1], b"gASV")), "dtype '|O'"),
     "an array of records": (reply(array("|V8", [1], b"12345678")), "dtype"),
     "an array larger than its bytes": (reply(array("<f8", [10**9, 10**9], b"1" * 8)), "8 bytes"),

@@ -25,7 +25,7 @@ import numpy as np
 from pytest_vla_shift.policies.extension import KEY
 from pytest_vla_shift.policies.serving.host import Host, Visit
 from pytest_vla_shift.policies.wires.json_numpy import CodecError, decode, encode
-from pytest_vla_shift.policies.wires.openvla import ABOUT
+from pytest_vla_shift.policies.wires.openvla import ABOUT, check_actions
 from pytest_vla_shift.protocol.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,8 +37,11 @@ PORT = 8000
 MOST_BYTES = 1 << 25
 """Of a request: two pictures of 256 x 256 take half a megabyte."""
 
-PATIENCE_S = 30.0
+STANDSTILL_S = 30.0
 """How long a request that has begun may stand still."""
+
+PATIENCE_S = 2.0
+"""How long a client waits for a place that another one may be leaving."""
 
 LOOK_S = 0.1
 
@@ -57,8 +60,9 @@ def open_service(
         token: what clients must send as ``Authorization: Bearer``; None for any client.
 
     Raises:
-        UsageError: it cannot listen there.
+        UsageError: it cannot listen there, or the profile's actions are not one array.
     """
+    check_actions(host.profile)
     try:
         return OpenVlaService(host, address, port, token)
     except (OSError, OverflowError) as error:
@@ -101,7 +105,7 @@ class OpenVlaService:
         """The visit that all stock clients of one host share."""
         with self._lock:
             if client not in self._visits:
-                self._visits[client] = self.host.visit()
+                self._visits[client] = self.host.visit(PATIENCE_S)
             return self._visits[client]
 
 
@@ -197,7 +201,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if KEY in sent:
             beside = sent[KEY]
             if self.visit is None:
-                self.visit = service.host.visit()
+                self.visit = service.host.visit(PATIENCE_S)
             if isinstance(beside, dict) and "begin" in beside:
                 self.visit.begin(beside["begin"])
             found = self.visit.act(observation, beside)
@@ -233,7 +237,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             self._answer(413, {"detail": f"a request of more than {MOST_BYTES} bytes"})
             return None
-        self.connection.settimeout(PATIENCE_S)
+        self.connection.settimeout(STANDSTILL_S)
         try:
             body = self.rfile.read(int(length))
         except OSError:

@@ -16,6 +16,9 @@ import numpy as np
 
 MARK = "__numpy__"
 
+MOST_ITEMS = 100_000
+"""In a text: a server's eight actions have some dozens. Each takes many times its text's memory."""
+
 _DTYPE = re.compile(r"[<>|=]?(?:[biu]1|[iuf][248])")
 
 
@@ -44,8 +47,12 @@ def decode(text: str | bytes) -> object:
     Its size is the caller's to bound.
 
     Raises:
-        CodecError: it is no JSON, is nested too deeply, or has an array of another kind.
+        CodecError: it is no JSON, is nested too deeply, has more than :data:`MOST_ITEMS` items, or
+            an array of another kind.
     """
+    raw = text.encode() if isinstance(text, str) else text
+    if sum(raw.count(mark) for mark in (b",", b"[", b"{")) > MOST_ITEMS:
+        raise CodecError(f"JSON of more than {MOST_ITEMS} items")
     try:
         return json.loads(text, object_hook=_unmarked)
     except CodecError:
