@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import socket
@@ -11,11 +12,16 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from pytest_vla_shift.policies.probe import probe_observation
 from pytest_vla_shift.policies.registry import resolve
 from pytest_vla_shift.policies.remote import RemotePolicy
 from pytest_vla_shift.policies.settings import PolicySettings
+from pytest_vla_shift.policies.wires.openvla import read_actions
+from pytest_vla_shift.policies.wires.protocol import WireError
+from pytest_vla_shift.policies.wires.timed_http import Reply
 from pytest_vla_shift.protocol.errors import PolicyServerError, UsageError
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
 from tests.fakes.http_peers import (
@@ -35,8 +41,8 @@ LIMIT_S = 0.3
 
 
 def policy_at(url: str, limit_s: float = 5.0, token: str | None = None) -> RemotePolicy:
-    settings = PolicySettings(url=url, timeout_s=limit_s, token=token)
-    policy = resolve("openvla", {"unnorm_key": "libero_object"}, settings=settings)
+    reached = PolicySettings(url=url, timeout_s=limit_s, token=token)
+    policy = resolve("openvla", {"unnorm_key": "libero_object"}, settings=reached)
     assert isinstance(policy, RemotePolicy)
     return policy
 
@@ -117,6 +123,29 @@ def test_what_is_no_answer_is_the_servers_error(name: str) -> None:
 def test_half_an_answer_is_none(at: int) -> None:
     message = failure(saying(reply(ACTION)[:at], then_close=True))
     assert "broke off" in message or "no answer in HTTP" in message
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["__numpy__", "dtype", "shape", "error", "x"]), inner, max_size=4
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(ANYTHING.map(json.dumps).map(str.encode) | st.binary(max_size=60))
+@example(json.dumps(json.dumps("\ud800[1]")).encode())
+@example(b'"\\ud800"')
+@settings(max_examples=200, deadline=None)
+def test_whatever_is_answered_is_actions_or_an_error(body: bytes) -> None:
+    with contextlib.suppress(WireError):
+        found = read_actions(Reply(200, "OK", "", body), {})
+        assert found.ndim == 2
+        assert found.dtype == np.float64
 
 
 def test_a_refused_connection_says_how_to_start_a_server() -> None:

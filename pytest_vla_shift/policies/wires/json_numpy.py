@@ -50,7 +50,7 @@ def decode(text: str | bytes) -> object:
         CodecError: it is no JSON, is nested too deeply, has more than :data:`MOST_ITEMS` items, or
             an array of another kind.
     """
-    raw = text.encode() if isinstance(text, str) else text
+    raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
     if sum(raw.count(mark) for mark in (b",", b"[", b"{")) > MOST_ITEMS:
         raise CodecError(f"JSON of more than {MOST_ITEMS} items")
     try:

@@ -179,7 +179,7 @@ class OpenVlaWire:
             limit_s,
             keep=self._served,
         )
-        return _actions(reply, sent)
+        return read_actions(reply, sent)
 
 
 class SaidError(WireError):
@@ -204,7 +204,7 @@ def _profile_row(said: Mapping[str, object], profile: Profile, served: Served) -
     return Row("profile", theirs, mine, theirs == mine)
 
 
-def _actions(reply: Reply, sent: Mapping[str, object]) -> NDArray[np.float64]:
+def read_actions(reply: Reply, sent: Mapping[str, object]) -> NDArray[np.float64]:
     """(T, W): what the server answered.
 
     Raises:
