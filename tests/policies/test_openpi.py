@@ -141,7 +141,6 @@ class TestAnswer:
             assert policy.spec.replan == min(5, length)
 
     def test_answers_that_become_shorter_need_no_word(self) -> None:
-        """pi0-FAST decodes as many actions as its tokens hold."""
         infer: Infer = lambda n, sent: zeros(10 - n)  # noqa: E731
         with double(infer) as server, asking(server.url) as policy:
             assert len(policy.act(libero_observation())) == 9
@@ -266,6 +265,13 @@ class TestBeforeTheFirstEpisode:
         assert "whole number" in self.refused("ws://127.0.0.1:1", chunk="ten")
         assert "neither key nor ignore" in self.refused("ws://127.0.0.1:1", metadata="no")
         assert "unknown profile 'robocasa'" in self.refused("ws://127.0.0.1:1", profile="robocasa")
+
+    @pytest.mark.parametrize("module", ["msgpack", "websockets.sync.client"])
+    def test_a_package_that_is_missing(self, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, module, None)
+        said = self.refused("ws://127.0.0.1:1")
+        assert "pip install 'pytest-vla-shift[openpi]'" in said
+        assert module.partition(".")[0] in said
 
     def test_a_token_that_is_not_taken(self) -> None:
         def refuse(peer: socket.socket) -> None:
