@@ -4,8 +4,9 @@
     MUJOCO_GL=egl python -m benchmarks.lanes
 
 LIBERO-CTRL's seven conditions (six axes and all at once) at three levels for two configurations of
-one task, with the scripted expert: real pytest processes, start and end included. Each way runs
-once, one after the other, so anything else that uses the cores shows in the ratio.
+one task and for four, with the scripted expert: real pytest processes, start and end included,
+which two lanes share less than the rest: so both plans are told. Each way runs once, one after the
+other, so anything else that uses the cores shows in the ratio.
 """
 
 from __future__ import annotations
@@ -23,19 +24,22 @@ from benchmarks.rows import Row
 
 REPOSITORY = Path(__file__).parents[1]
 SUITE = "suites/libero_ctrl"
-CUT = ("--vla-task=pick_up_the_ketchup_and_place_it_in_the_basket", "--vla-configuration=0:2")
+TASK = "--vla-task=pick_up_the_ketchup_and_place_it_in_the_basket"
+PLANS = (4, 2)
+"""Configurations of each plan."""
 PER_EPISODE = 1 + 6 * 3 + 3
 """The clean rollout, six axes and the compound of all at three levels each."""
 
 
-def run(reports: Path, envs: int, *more: str) -> float:
+def run(reports: Path, envs: int, configurations: int, *more: str) -> float:
     """Seconds of wall time of a whole run."""
     command = [sys.executable, "-m", "pytest", SUITE, "--vla-policy=scripted", "--vla-video=off"]
     command += [
         f"--vla-envs={envs}",
         f"--vla-run=envs{envs}",
         f"--vla-reports={reports}",
-        *CUT,
+        f"--vla-configuration=0:{configurations}",
+        TASK,
         *more,
     ]
     began = time.perf_counter()
@@ -67,23 +71,24 @@ def outcomes(reports: Path, envs: int) -> dict[str, dict[str, object]]:
 
 def rows() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
-        reports = Path(folder)
-        run(
-            reports / "warm", 2, "--vla-axis=camera", "--vla-level=1"
-        )  # reads meshes and compiled files from disk
-        one, two = run(reports, 1), run(reports, 2)
-        alone, beside = outcomes(reports, 1), outcomes(reports, 2)
-        yield Row("wall time with --vla-envs=2 against 1", two / one, "x", 0.60)
-        differing = sum(alone.get(key) != row for key, row in beside.items())
-        missing = len(alone.keys() ^ beside.keys())
-        yield Row("rows that differ between the two", differing + missing, "rows", 0)
-        yield Row(
-            "rollouts for 6 axes x 3 levels + 3 compounds of one episode",
-            len(alone) / 2,
-            "",
-            PER_EPISODE,
-        )
-        print(f"one at a time {one:.1f} s, two at once {two:.1f} s, {len(alone)} rollouts")
+        # Reads meshes and compiled files from disk.
+        run(Path(folder) / "warm", 2, 2, "--vla-axis=camera", "--vla-level=1")
+        for configurations in PLANS:
+            yield from _plan(Path(folder) / f"plan{configurations}", configurations)
+
+
+def _plan(reports: Path, configurations: int) -> Iterator[Row]:
+    one, two = run(reports, 1, configurations), run(reports, 2, configurations)
+    alone, beside = outcomes(reports, 1), outcomes(reports, 2)
+    print(f"one at a time {one:.1f} s, two at once {two:.1f} s, {len(alone)} rollouts")
+    name = f"wall time with --vla-envs=2 against 1, {len(alone)} rollouts"
+    yield Row(name, two / one, "x", 0.60)
+    differing = sum(alone.get(key) != row for key, row in beside.items())
+    missing = len(alone.keys() ^ beside.keys())
+    yield Row(f"rows that differ between the two, of {len(alone)}", differing + missing, "rows", 0)
+    if configurations == PLANS[0]:
+        name = "rollouts for 6 axes x 3 levels + 3 compounds of one episode"
+        yield Row(name, len(alone) / configurations, "", PER_EPISODE)
 
 
 if __name__ == "__main__":

@@ -102,13 +102,14 @@ def start_simulators(engine: Engine, planned: Planned) -> None:
     Raises:
         UsageError: a simulator cannot start.
     """
-    started: set[str] = set()
+    to_run: dict[str, tuple[Suite, int]] = {}
     for _, suite, cell in planned:
-        if suite.name in started or not engine.is_open(suite, cell):
-            continue
-        started.add(suite.name)
+        _, count = to_run.get(suite.name, (suite, 0))
+        if count < engine.at_once and engine.is_open(suite, cell):
+            to_run[suite.name] = suite, count + 1
+    for suite, count in to_run.values():
         try:
-            engine.start_simulator(suite)
+            engine.start_simulator(suite, count)
         except Exception as error:  # in this process (--vla-envs=0) it may raise anything
             raise UsageError(
                 f"simulator {suite.simulator!r} of suite {suite.name!r} cannot start:"
@@ -116,14 +117,11 @@ def start_simulators(engine: Engine, planned: Planned) -> None:
             ) from error
 
 
-def _check_agreement(policy: Policy, suite: Suite, info: SimulatorInfo) -> None:
-    """Ask a policy that can compare itself with a simulator."""
-    from pytest_vla_shift.policies.agreement import SimulatorSide, side_by_side
+def simulator_side(suite: Suite, info: SimulatorInfo) -> SimulatorSide:
+    """What a suite and its simulator offer a policy."""
+    from pytest_vla_shift.policies.agreement import SimulatorSide
 
-    compare: Callable[[SimulatorSide], Sequence[Row]] | None = getattr(policy, "contract", None)
-    if compare is None:
-        return
-    side = SimulatorSide(
+    return SimulatorSide(
         simulator=info.name,
         cameras=suite.cameras,
         height=suite.height,
@@ -136,8 +134,17 @@ def _check_agreement(policy: Policy, suite: Suite, info: SimulatorInfo) -> None:
         settle_action=info.settle_action,
         proprio=info.proprio,
     )
+
+
+def _check_agreement(policy: Policy, suite: Suite, info: SimulatorInfo) -> None:
+    """Ask a policy that can compare itself with a simulator."""
+    from pytest_vla_shift.policies.agreement import side_by_side
+
+    compare: Callable[[SimulatorSide], Sequence[Row]] | None = getattr(policy, "contract", None)
+    if compare is None:
+        return
     try:
-        rows = compare(side)
+        rows = compare(simulator_side(suite, info))
     except (UsageError, InfrastructureError, KeyboardInterrupt):
         raise
     except Exception as error:

@@ -179,15 +179,24 @@ class Engine:
         """Whether a rollout of ``cell`` is still to be run."""
         return any(self.store.final(job.key) is None for job in self._jobs(suite, cell))
 
-    def start_simulator(self, suite: Suite) -> None:
+    @property
+    def at_once(self) -> int:
+        """How many rollouts run at once."""
+        return 1 if self._lanes is None else len(self._lanes.runners)
+
+    def start_simulator(self, suite: Suite, rollouts: int = 1) -> None:
         """Start the simulator that the suite's first rollout will use. Before any is run.
 
+        Where there are lanes, those of others are started meanwhile, as many as ``rollouts``.
+
         Raises:
-            Exception: it cannot start.
+            Exception: the first cannot start.
         """
-        runner = self._runner if self._lanes is None else self._lanes.runners[0]
-        assert runner is not None  # there are lanes, or this one
-        runner.start(suite)
+        if self._lanes is not None:
+            self._lanes.start(suite, rollouts)
+        else:
+            assert self._runner is not None  # there are lanes, or this one
+            self._runner.start(suite)
 
     def simulator(self, suite: Suite) -> Simulator:
         """The calling thread's open simulator of a suite; started at the first call.

@@ -10,12 +10,16 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING
 
 from pytest_vla_shift.rollouts.agenda import Agenda, Job
 from pytest_vla_shift.rollouts.attempts import Runner
 from pytest_vla_shift.rollouts.record import RolloutRecord
 from pytest_vla_shift.rollouts.seat import Abandoned
+
+if TYPE_CHECKING:
+    from pytest_vla_shift.protocol.suite import Suite
 
 ELSEWHERE_S = 0.1
 """How long a lane waits before it looks again at what another process is running."""
@@ -57,7 +61,19 @@ class Lanes:
         self._finished: deque[RolloutRecord] = deque()
         self._failure: BaseException | None = None
         self._closing = False
-        self._threads: list[threading.Thread] = []
+        self._threads: dict[int, threading.Thread] = {}
+
+    def start(self, suite: Suite, most: int) -> None:
+        """Start the first lane's simulator, and meanwhile those of others: ``most`` in all.
+
+        Before any job. What another lane than the first meets shows at its first rollout.
+
+        Raises:
+            Exception: the first lane's cannot start.
+        """
+        for number in range(1, min(most, len(self.runners))):
+            self._begin(number, suite)
+        self.runners[0].start(suite)
 
     def expect(self, jobs: Iterable[Job]) -> None:
         """Tell in which order jobs will be asked for; lanes begin at once."""
@@ -96,28 +112,36 @@ class Lanes:
             self._news.notify_all()
         for runner in self.runners:
             runner.abandon()
-        for thread in self._threads:
+        for thread in self._threads.values():
             thread.join(PARTING_S)
-        for runner, thread in zip(self.runners, self._threads, strict=False):
-            if not thread.is_alive():
-                runner.close()
-        if not self._threads:
-            for runner in self.runners:
+        for number, runner in enumerate(self.runners):
+            if number not in self._threads or not self._threads[number].is_alive():
                 runner.close()
 
     def _start(self) -> None:
-        if self._threads or self._closing:
-            return
-        for number, runner in enumerate(self.runners):
-            thread = threading.Thread(
-                target=self._serve, args=(runner, str(number)), name=f"vla-lane-{number}"
-            )
-            thread.daemon = True  # one that hangs must not keep the process from ending
-            self._threads.append(thread)
-            thread.start()
+        """Have all lanes take jobs."""
+        if not self._closing:
+            for number in range(len(self.runners)):
+                self._begin(number, None)
 
-    def _serve(self, runner: Runner, name: str) -> None:
+    def _begin(self, number: int, suite: Suite | None) -> None:
+        """Have a lane take jobs, if it does not by now; first let it start a suite's simulator."""
+        if number in self._threads:
+            return
+        thread = threading.Thread(
+            target=self._serve,
+            args=(self.runners[number], str(number), suite),
+            name=f"vla-lane-{number}",
+        )
+        thread.daemon = True  # one that hangs must not keep the process from ending
+        self._threads[number] = thread
+        thread.start()
+
+    def _serve(self, runner: Runner, name: str, suite: Suite | None) -> None:
         """Take jobs until the end."""
+        if suite is not None:
+            with suppress(Exception):
+                runner.start(suite)
         while (job := self._next()) is not None:
             try:
                 record = self._execute(runner, job, name)
