@@ -16,6 +16,7 @@ COMMANDS = {
     "doctor": "what is here, what is missing, and the line that mends it",
     "init": "write a starter suite",
     "screen": "which of a suite's candidate tasks can this policy be asked about?",
+    "profile": "how a profile lays out observations and actions, and whether it fits a suite",
     "serve": "any policy of ours behind the protocol of a model's own server",
     "audit": "severity of a suite, pairing of a policy, integrity of a run",
     "calibrate": "measure again what a protocol's scales were chosen by",

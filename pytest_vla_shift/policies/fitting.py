@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pytest_vla_shift.policies.agreement import Row
+from pytest_vla_shift.policies.profile import QUANTITIES
 from pytest_vla_shift.policies.quantities import source_of
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def profile_rows(profile: Profile, side: SimulatorSide, replan: int | None = Non
     rows.append(
         Row(
             "action",
-            f"{profile.action_dim} numbers",
-            f"{side.action_dim} numbers",
+            numbers(profile.action_dim),
+            numbers(side.action_dim),
             profile.action_dim == side.action_dim,
         )
     )
@@ -79,12 +80,12 @@ def span(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, listed))
 
 
-def part_text(part: StatePart, width: int) -> str:
+def part_text(part: StatePart) -> str:
     """``eef_pos``, or ``eef_pos[0:2]`` of something that is wider; with its convention."""
     text = part.quantity
     if part.stop - part.start == 1:
         text += f"[{part.start}]"
-    elif part.stop - part.start < width:
+    elif part.stop - part.start < QUANTITIES[part.quantity]:
         text += f"[{part.start}:{part.stop}]"
     note = ANGLE.get(part.quantity)
     return text if note is None else f"{text} ({note})"
@@ -92,11 +93,17 @@ def part_text(part: StatePart, width: int) -> str:
 
 def state_text(state: StateMap) -> str:
     """``float32, 8 numbers: eef_pos, ...``."""
-    from pytest_vla_shift.policies.profile import QUANTITIES
+    return f"{state.dtype}, {numbers(state.width)}: {parts_text(state)}"
 
-    parts = ", ".join(part_text(part, QUANTITIES[part.quantity]) for part in state.parts)
-    many = "1 number" if state.width == 1 else f"{state.width} numbers"
-    return f"{state.dtype}, {many}: {parts}"
+
+def parts_text(state: StateMap) -> str:
+    """What it is made of: ``eef_pos, gripper_qpos[0]``."""
+    return ", ".join(part_text(part) for part in state.parts)
+
+
+def numbers(count: int) -> str:
+    """``1 number``, ``8 numbers``."""
+    return "1 number" if count == 1 else f"{count} numbers"
 
 
 def action_text(part: ActionMap) -> str:

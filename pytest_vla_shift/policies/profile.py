@@ -39,6 +39,7 @@ QUANTITIES: Mapping[str, int] = {
     "eef_axis_angle_rounded": 3,
     "eef_axis_angle_short": 3,
     "controller_pos": 3,
+    "controller_quat": 4,
     "controller_axis_angle_short": 3,
     "gripper_qpos": 2,
     "joint_pos": 7,
@@ -192,8 +193,7 @@ def narrowed(profile: Profile, cameras: Sequence[str]) -> Profile:
 
 def shipped(wire: str | None = None) -> list[str]:
     """Names of the profiles that come with the package, sorted; of one wire, or of all."""
-    names = sorted(path.stem for path in _FOLDER.glob("*.toml"))
-    return [name for name in names if wire in (None, read_profile(name).wire)]
+    return [name for name in sorted(_names()) if wire in (None, read_profile(name).wire)]
 
 
 def find_profile(value: str, wire: str) -> Profile:
@@ -216,6 +216,11 @@ def read_profile(value: str) -> Profile:
         UsageError: there is none, or it is malformed; says where.
     """
     path = Path(value) if _is_file(value) else _FOLDER / f"{value}.toml"
+    if not _is_file(value) and value not in _names():
+        raise UsageError(
+            f"unknown profile {value!r}. Shipped: {', '.join(sorted(_names()))}; or the path of a"
+            " .toml file of your own"
+        )
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -266,10 +271,13 @@ def _is_file(value: str) -> bool:
     return value.endswith(".toml") or "/" in value
 
 
+def _names() -> set[str]:
+    return {path.stem for path in _FOLDER.glob("*.toml")}
+
+
 def _name(value: str, wire: str) -> str:
-    known = {path.stem for path in _FOLDER.glob("*.toml")}
     for name in (value, f"{wire}-{value}"):
-        if name in known:
+        if name in _names():
             return name
     raise UsageError(
         f"unknown profile {value!r}. Shipped for {wire}: {', '.join(shipped(wire)) or 'none'}; or"
