@@ -215,12 +215,15 @@ def stop(session: pytest.Session, message: str) -> None:
 
 
 def _is_own_program() -> bool:
-    """Whether this process is pytest's command: when that returns, the process ends."""
+    """Whether this process is pytest's command, which ends with this run: it is not within another
+    run, as those of pytester are."""
     frame: FrameType | None = sys._getframe()
+    runs = 0
     while frame is not None:
-        module = frame.f_globals.get("__name__")
-        if module == "_pytest.config" and frame.f_code.co_name.endswith("console_main"):
-            return True
+        module, name = frame.f_globals.get("__name__"), frame.f_code.co_name
+        runs += module == "_pytest.main" and name == "wrap_session"
+        if module == "_pytest.config" and name.endswith("console_main"):
+            return runs == 1
         frame = frame.f_back
     return False
 

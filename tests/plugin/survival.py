@@ -17,6 +17,9 @@ from tests.plugin.toy_project import ToyProject
 NULL = ("--vla-axis=null",)
 """12 rollouts, 6 nodes."""
 
+SESSIONS = "tests.fakes.lane_policies:Sessions"
+"""The expert, for several rollouts at once."""
+
 TOKEN = "TOY_SURVIVAL_TOKEN"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.plugin import inprocess
 from tests.plugin.toy_project import SUITE, ToyProject
 
 NULL = ("--vla-axis=null", "--vla-task=reach_left")
@@ -18,15 +19,17 @@ def with_tasks(*tasks: str) -> str:
 
 
 @pytest.mark.parametrize("fault", ["segv", "kill", "exit", "hang"])
-def test_a_lost_worker_costs_one_retry_and_no_outcome(tmp_path: Path, fault: str) -> None:
+def test_a_lost_worker_costs_one_retry_and_no_outcome(
+    tmp_path: Path, calm: ToyProject, fault: str
+) -> None:
     project = ToyProject(tmp_path, options=("--vla-envs=1", "--vla-video=off"))
-    project.run("--vla-run=calm", *NULL, code=0)
     once = tmp_path / "once"
     once.mkdir()
     project.environment.update(TOY_FAULTS=f"reach_left/1={fault}", TOY_FAULTS_ONCE=str(once))
     timeout = "--vla-rollout-timeout=3" if fault == "hang" else "--vla-rollout-timeout=60"
     project.run("--vla-run=struck", *NULL, timeout, code=0)
-    assert project.outcomes("struck") == project.outcomes("calm")
+    alike = [row for row in calm.outcomes("r") if row["task"] == "reach_left"]
+    assert project.outcomes("struck") == alike
     attempts = sorted(int(str(row["attempts"])) for row in project.rows("struck"))
     assert attempts == [1, 1, 1, 1, 1, 2]
 
@@ -102,14 +105,18 @@ def test_a_wrong_world_is_an_error_that_says_what_is_wrong(
     ],
 )
 def test_a_policy_that_misbehaves_stops_the_run_after_three_errors_and_counts_no_failure(
-    project: ToyProject, policy: str, words: str
+    pytester: pytest.Pytester, policy: str, words: str
 ) -> None:
-    run = project.run("--vla-run=p", policy=f"tests.fakes.toy_policies:{policy}", code=2)
-    assert words in " ".join(run.out.split())
-    assert "infrastructure error in the clean arm, policy: " in run.out
-    assert "the first 3 rollouts all ended in an infrastructure error" in run.out
-    assert "degraded" not in run.out.splitlines()[-1]
-    assert "failed" not in run.out.splitlines()[-1]
+    project = ToyProject(pytester.path)
+    name = f"--vla-policy=tests.fakes.toy_policies:{policy}"
+    run = inprocess.run(pytester, *project.options, "--vla-run=p", name)
+    out = run.stdout.str()
+    assert run.ret == pytest.ExitCode.INTERRUPTED, out
+    assert words in " ".join(out.split())
+    assert "infrastructure error in the clean arm, policy: " in out
+    assert "the first 3 rollouts all ended in an infrastructure error" in out
+    assert "degraded" not in out.splitlines()[-1]
+    assert "failed" not in out.splitlines()[-1]
     assert {row["status"] for row in project.rows("p")} == {"error"}
     assert len(project.rows("p")) == 3
 

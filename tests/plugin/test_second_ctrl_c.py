@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.plugin import inprocess
 from tests.plugin.survival import check_whole
 from tests.plugin.toy_project import EXPERT, REPOSITORY, ToyProject
 
@@ -62,6 +64,14 @@ def test_what_was_recorded_by_then_is_found_by_the_next_run(struck: ToyProject) 
     run = struck.run("--vla-run=r500", *FEW, code=0)
     assert "(2 found)" in run.out
     assert check_whole(struck, "r500") == 6
+
+
+def test_a_run_within_another_gives_ctrl_c_back(pytester: pytest.Pytester) -> None:
+    ToyProject(pytester.path)
+    before = signal.getsignal(signal.SIGINT)
+    run = inprocess.run(pytester, f"--vla-policy={EXPERT}", "-k", "nothing")
+    assert run.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert signal.getsignal(signal.SIGINT) == before
 
 
 PROGRAM = """

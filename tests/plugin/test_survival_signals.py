@@ -14,6 +14,7 @@ import pytest
 
 from tests.plugin.survival import (
     NULL,
+    SESSIONS,
     begin,
     check_whole,
     processes_of,
@@ -23,16 +24,7 @@ from tests.plugin.survival import (
 )
 from tests.plugin.toy_project import EXPERT, ToyProject
 
-SESSIONS = "tests.fakes.lane_policies:Sessions"
 ENDS_WITHIN_S = 10.0
-
-
-@pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> ToyProject:
-    project = ToyProject(tmp_path_factory.mktemp("calm"))
-    project.run("--vla-run=r", *NULL, code=0)
-    project.run("--vla-run=sessions", *NULL, policy=SESSIONS, code=0)
-    return project
 
 
 def to_main(project: ToyProject, process: subprocess.Popen[str], number: int) -> None:
@@ -79,17 +71,19 @@ Strike = Callable[[ToyProject, "subprocess.Popen[str]", int], None]
 def test_a_run_that_is_told_to_end_reports_what_is_there_and_resumes(
     tmp_path: Path,
     calm: ToyProject,
+    calm_sessions: ToyProject,
     strike: Strike,
     number: int,
     options: tuple[str, ...],
     code: int,
 ) -> None:
-    policy, run = (SESSIONS, "sessions") if "--vla-envs=2" in options else (EXPERT, "r")
+    in_lanes = "--vla-envs=2" in options
+    policy, alike = (SESSIONS, calm_sessions) if in_lanes else (EXPERT, calm)
     project = ToyProject(tmp_path, options=(*options, "--vla-video=off"))
     project.environment["TOY_STEP_SECONDS"] = "0.01"
-    process = begin(project, f"--vla-run={run}", *NULL, policy=policy)
+    process = begin(project, "--vla-run=r", *NULL, policy=policy)
     # Two xdist workers write two clean rollouts first, which answer no node alone.
-    wait_for(process, lambda: rows_written(project, run) >= 4)
+    wait_for(process, lambda: rows_written(project, "r") >= 4)
     began = time.monotonic()
     strike(project, process, number)
     out, _ = process.communicate(timeout=60)
@@ -100,16 +94,16 @@ def test_a_run_that_is_told_to_end_reports_what_is_there_and_resumes(
     assert "Traceback" not in out
     assert "INTERNALERROR" not in out
 
-    rows = check_whole(project, run)
+    rows = check_whole(project, "r")
     assert 4 <= rows < 12
-    summary = json.loads((project.directory(run) / "summary.json").read_text())
+    summary = json.loads((project.directory("r") / "summary.json").read_text())
     assert summary["cells"]["planned"] == 6
     assert summary["cells"]["errors"] == 0
     assert summary["cells"]["reported"] >= 1
 
     project.environment.pop("TOY_STEP_SECONDS")
-    project.run(f"--vla-run={run}", *NULL, policy=policy, code=0)
-    assert project.outcomes(run) == calm.outcomes(run)
+    project.run("--vla-run=r", *NULL, policy=policy, code=0)
+    assert project.outcomes("r") == alike.outcomes("r")
 
 
 LINGERS = """

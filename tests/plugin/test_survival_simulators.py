@@ -13,13 +13,6 @@ from tests.plugin.survival import NULL, check_whole
 from tests.plugin.toy_project import SUITE, ToyProject
 
 
-@pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> ToyProject:
-    project = ToyProject(tmp_path_factory.mktemp("calm"))
-    project.run("--vla-run=r", *NULL, code=0)
-    return project
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> ToyProject:
     made = ToyProject(tmp_path, options=("--vla-envs=1", "--vla-video=off"))

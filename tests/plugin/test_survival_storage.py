@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pytest_vla_shift.rollouts.store import Store
-from tests.plugin.survival import NULL, begin, check_whole, recorded
+from tests.plugin.survival import NULL, SESSIONS, begin, check_whole, recorded
 from tests.plugin.toy_project import Finished, ToyProject
 
 SABOTAGE = """
@@ -30,13 +30,6 @@ def pytest_vla_rollout_finished(config, record):
         rollouts = Path(os.environ["ROLLOUTS"])
         exec(os.environ["SABOTAGE"])
 """
-
-
-@pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> ToyProject:
-    project = ToyProject(tmp_path_factory.mktemp("calm"))
-    project.run("--vla-run=r", *NULL, code=0)
-    return project
 
 
 def sabotaged(folder: Path, what: str, *options: str) -> ToyProject:
@@ -219,7 +212,7 @@ def test_a_disk_that_is_full_stops_the_run_and_one_with_room_completes_it(
     if not may_mount():
         pytest.skip("no file system can be mounted here")
     project = ToyProject(tmp_path, options=("--vla-envs=1", "--vla-video=off", *options))
-    policy = "tests.fakes.lane_policies:Sessions" if "--vla-envs=2" in options else None
+    policy = SESSIONS if "--vla-envs=2" in options else None
     command = project.command("--vla-run=r", *NULL, *([f"--vla-policy={policy}"] if policy else []))
     # A plan, a manifest, an empty Allure folder and some rollouts fit; every file takes 4 kB.
     script = FULL.format(size="180k")

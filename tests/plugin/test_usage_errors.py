@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.plugin import inprocess
 from tests.plugin.toy_project import EXPERT, SUITE, ToyProject
 
 CASES = {
@@ -35,13 +37,23 @@ CASES = {
 }
 
 
+def refused(pytester: pytest.Pytester, *options: str) -> str:
+    """What a run in pytester's folder says, which is refused before any rollout."""
+    run = inprocess.run(pytester, "--vla-envs=0", "--vla-video=off", *options)
+    out = f"{run.stdout}\n{run.stderr}"
+    assert run.ret == pytest.ExitCode.USAGE_ERROR, out
+    assert "Traceback" not in out
+    assert not list(pytester.path.glob("reports/*/rollouts/results-*.jsonl"))
+    return out
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_a_wrong_option_is_a_usage_error_before_any_rollout(project: ToyProject, case: str) -> None:
+def test_a_wrong_option_is_a_usage_error_before_any_rollout(
+    pytester: pytest.Pytester, case: str
+) -> None:
+    ToyProject(pytester.path)
     options, message = CASES[case]
-    run = project.run(*options, policy=None, code=4)
-    assert message in run.out
-    assert "Traceback" not in run.out
-    assert not list(project.path.glob("reports/*/rollouts/results-*.jsonl"))
+    assert message in refused(pytester, *options)
 
 
 SUITES = {
@@ -75,28 +87,29 @@ SUITES = {
 
 @pytest.mark.parametrize("case", SUITES)
 def test_a_wrong_suite_is_a_usage_error_that_names_the_file_and_the_field(
-    tmp_path: Path, case: str
+    pytester: pytest.Pytester, case: str
 ) -> None:
     suite, message = SUITES[case]
-    project = ToyProject(tmp_path, suite=suite)
-    run = project.run(code=4)
-    assert message in run.out
-    assert "suite" in run.out
-    assert "Traceback" not in run.out
+    ToyProject(pytester.path, suite=suite)
+    out = refused(pytester, f"--vla-policy={EXPERT}")
+    assert message in out
+    assert "suite" in out
 
 
 @pytest.mark.parametrize(
     "mark, message",
     [("()", "takes one text"), ("('no_such_suite')", "shipped suites: libero_ctrl, quickstart")],
 )
-def test_a_wrong_suite_mark_is_a_usage_error(tmp_path: Path, mark: str, message: str) -> None:
+def test_a_wrong_suite_mark_is_a_usage_error(
+    pytester: pytest.Pytester, mark: str, message: str
+) -> None:
     module = (
         "import pytest\n"
         f"pytestmark = pytest.mark.vla_suite{mark}\n"
         "def test_shift(pair): pair.assert_not_degraded()\n"
     )
-    run = ToyProject(tmp_path, module=module).run(code=4)
-    assert message in run.out
+    ToyProject(pytester.path, module=module)
+    assert message in refused(pytester, f"--vla-policy={EXPERT}")
 
 
 def test_a_usage_error_found_by_xdist_workers_is_told_once_with_exit_code_4(
@@ -106,11 +119,12 @@ def test_a_usage_error_found_by_xdist_workers_is_told_once_with_exit_code_4(
     assert run.out.count("cannot do toy/reach_left") == 1
 
 
-def test_an_unwritable_reports_folder_is_a_usage_error(project: ToyProject) -> None:
-    (project.path / "blocked").write_text("a file where a folder is needed")
-    run = project.run("--vla-reports=blocked", code=4)
-    assert "the reports folder cannot be written" in run.out
-    assert "--vla-reports" in run.out
+def test_an_unwritable_reports_folder_is_a_usage_error(pytester: pytest.Pytester) -> None:
+    ToyProject(pytester.path)
+    (pytester.path / "blocked").write_text("a file where a folder is needed")
+    out = refused(pytester, f"--vla-policy={EXPERT}", "--vla-reports=blocked")
+    assert "the reports folder cannot be written" in out
+    assert "--vla-reports" in out
 
 
 def test_a_simulator_that_cannot_start_is_a_usage_error(project: ToyProject) -> None:
@@ -140,12 +154,19 @@ def test_a_second_run_on_the_same_store_is_refused(project: ToyProject) -> None:
         first.communicate()
 
 
-def test_a_store_of_another_schema_is_refused(project: ToyProject) -> None:
-    directory = project.directory("old")
+def test_a_store_of_another_schema_is_refused(pytester: pytest.Pytester) -> None:
+    directory = ToyProject(pytester.path).directory("old")
     directory.mkdir(parents=True)
     (directory / "run.json").write_text('{"kind": "run", "schema": 99}')
-    run = project.run("--vla-run=old", code=4)
-    assert "schema 99" in run.out
+    assert "schema 99" in refused(pytester, f"--vla-policy={EXPERT}", "--vla-run=old")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> ToyProject:
+    """A project with a whole run, ``kept``."""
+    project = ToyProject(tmp_path_factory.mktemp("kept"))
+    project.run("--vla-run=kept", "--vla-axis=null", code=0)
+    return project
 
 
 @pytest.mark.parametrize(
@@ -159,10 +180,9 @@ def test_a_store_of_another_schema_is_refused(project: ToyProject) -> None:
     ],
 )
 def test_a_run_that_cannot_start_touches_nothing_that_an_earlier_one_left(
-    project: ToyProject, options: tuple[str, ...]
+    kept: ToyProject, options: tuple[str, ...]
 ) -> None:
-    project.run("--vla-run=kept", "--vla-axis=null", code=0)
-    directory = project.directory("kept")
+    directory = kept.directory("kept")
 
     def state() -> dict[str, bytes]:
         return {
@@ -172,15 +192,16 @@ def test_a_run_that_cannot_start_touches_nothing_that_an_earlier_one_left(
         }
 
     before = state()
-    run = project.run("--vla-run=kept", "--vla-fresh", *options, policy=None)
+    run = kept.run("--vla-run=kept", "--vla-fresh", *options, policy=None)
     assert run.code in (4, 5), run.out
     assert state() == before
 
 
 def test_a_simulator_that_cannot_start_leaves_the_summary_of_an_earlier_run(
-    project: ToyProject,
+    kept: ToyProject, tmp_path: Path
 ) -> None:
-    project.run("--vla-run=kept", "--vla-axis=null", code=0)
+    project = ToyProject(tmp_path)
+    shutil.copytree(kept.directory("kept"), project.directory("kept"))
     before = project.summary("kept")
     suite = project.suite.replace(
         "tests.fakes.toy_simulator:factory", "tests.plugin.broken_simulator:factory"
@@ -209,12 +230,12 @@ def test_a_policy_whose_unsupported_raises_is_a_usage_error(
     assert "INTERNALERROR" not in run.out
 
 
-def test_a_listing_refuses_what_a_run_would_refuse_by_name(project: ToyProject) -> None:
-    assert "Did you mean" in project.run("--vla-list", policy="scripte", code=4).out
-    (project.path / "suite.toml").write_text(
-        project.suite.replace("tests.fakes.toy_simulator:factory", "mujoko")
-    )
-    assert "mujoko" in project.run("--vla-list", policy=None, code=4).out
+def test_a_listing_refuses_what_a_run_would_refuse_by_name(pytester: pytest.Pytester) -> None:
+    ToyProject(pytester.path)
+    assert "Did you mean" in refused(pytester, "--vla-list", "--vla-policy=scripte")
+    suite = SUITE.replace("tests.fakes.toy_simulator:factory", "mujoko")
+    ToyProject(pytester.path, suite=suite)
+    assert "mujoko" in refused(pytester, "--vla-list")
 
 
 def test_a_listing_with_a_module_that_cannot_be_collected_is_no_success(
