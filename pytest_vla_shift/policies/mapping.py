@@ -139,9 +139,9 @@ def _from_wire(part: ActionMap, values: NDArray[np.float64]) -> NDArray[np.float
         case "sign":
             return np.where(values < 0.0, -1.0, 1.0)
         case "open01":
-            # As in the models' own scripts: 2 g - 1, its sign, negated. Half way is 0: no motion
-            # of the gripper's target.
-            return -np.sign(2.0 * values - 1.0)
+            # As in the models' own scripts: 2 g - 1, its sign, negated. Half way is 0 (and not
+            # -0, which a digest tells from it): no motion of the gripper's target.
+            return np.sign(1.0 - 2.0 * values)
         case "half":
             return np.where(values < 0.5, -1.0, 1.0)
         case "identity":

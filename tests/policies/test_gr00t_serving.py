@@ -160,6 +160,17 @@ def test_our_client_gets_the_policys_own_numbers_through_our_server(arrays: Arra
     assert seen.instruction == observation.instruction
 
 
+def test_a_gripper_that_stays_as_it_is_comes_back_to_the_bit() -> None:
+    class Still(Recording):
+        def act(self, observation: Observation) -> NDArray[np.float64]:
+            return np.zeros((4, 7))
+
+    with serving(Still()) as url, remote(url) as client:
+        client.reset(EPISODE, 1)
+        # A zero with a sign is another number to the digest of a rollout's actions.
+        assert client.act(probe_observation(PROFILE)).tobytes() == bytes(4 * 7 * 8)
+
+
 @pytest.mark.parametrize("arrays", ["npy", "msgpack-numpy"])
 def test_our_client_understands_our_n15_server(arrays: Arrays) -> None:
     policy = Recording()
