@@ -107,15 +107,15 @@ def test_a_late_answer_is_never_executed() -> None:
 
     def slow(message: Message) -> Iterable[bytes]:
         if message.kind == "observation":
-            time.sleep(0.6)
+            time.sleep(1.2)
             yield from act(message, late)
 
     with serving(talking(after_trial(slow)), talking(act)) as url:
-        ours = policy(url, timeout_s=0.3)
+        ours = policy(url, timeout_s=0.8)
         ours.reset(INFO, 0)
         with pytest.raises(PolicyServerError, match="nothing complete came"):
             ours.act(LOOK)
-        time.sleep(0.4)
+        time.sleep(0.6)
         ours.reset(INFO, 0)
         np.testing.assert_array_equal(ours.act(LOOK)[0, :6], ACTION[:6].astype(np.float64))
         ours.close()
@@ -125,28 +125,28 @@ def test_the_time_limit_holds_against_a_server_that_dribbles() -> None:
     def dribble(message: Message) -> Iterable[bytes]:
         if message.kind == "observation":
             for byte in next(iter(act(message))):
-                time.sleep(0.05)
+                time.sleep(0.1)
                 yield bytes([byte])
 
     with serving(talking(after_trial(dribble))) as url:
-        ours = policy(url, timeout_s=0.3)
+        ours = policy(url, timeout_s=0.6)
         ours.reset(INFO, 0)
         began = time.monotonic()
         with pytest.raises(PolicyServerError, match="nothing complete came"):
             ours.act(LOOK)
-        assert time.monotonic() - began < 1.5
+        assert time.monotonic() - began < 2.5
         ours.close()
 
 
 def test_the_first_answer_may_take_longer() -> None:
     def compiling(message: Message) -> Iterable[bytes]:
         if message.kind == "observation" and message.seq == 3:
-            time.sleep(0.5)
+            time.sleep(1.3)
         return act(message)
 
-    assert FIRST > 5
+    assert FIRST >= 2
     with serving(talking(compiling)) as url:
-        ours = policy(url, timeout_s=0.1)
+        ours = policy(url, timeout_s=1.0)
         ours.reset(INFO, 0)
         ours.act(LOOK)
         ours.close()
