@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_vla_shift.policies.mapping import actions, observed, payload, reply
@@ -16,6 +16,7 @@ from pytest_vla_shift.policies.profile import (
     MappingError,
     Profile,
     Transform,
+    narrowed,
     read_profile,
 )
 from pytest_vla_shift.policies.quantities import source_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SMALL = read_profile("gr00t-libero")
+BLIND = [narrowed(read_profile(name), ()) for name in NAMES]
 
 
 def noise(profile: Profile, steps: int = 5, seed: int = 0) -> NDArray[np.float64]:
@@ -86,6 +88,22 @@ def test_actions_without_thresholds_arrive_bit_for_bit(name: str) -> None:
     for part in profile.actions:
         if part.transform in ("identity", "sign"):
             assert found[:, part.to].tobytes() == chunk[:, part.to].tobytes()
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), steps=st.integers(1, 50))
+def test_observations_and_actions_come_back_whatever_they_are(seed: int, steps: int) -> None:
+    for profile in BLIND:
+        chunk = noise(profile, steps, seed)
+        assert actions(profile, reply(profile, chunk)) == pytest.approx(chunk, abs=1e-12)
+        had = observation_for(profile, seed)
+        _, proprio, _ = observed(profile, payload(profile, had))
+        for quantity, vector in proprio.items():
+            other = had.proprio[quantity]
+            if "quat" in quantity:  # antipodes are one rotation
+                assert abs(vector @ other) == pytest.approx(1.0, abs=1e-5)
+            else:
+                assert vector == pytest.approx(other, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)
