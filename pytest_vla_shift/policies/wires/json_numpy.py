@@ -17,7 +17,10 @@ import numpy as np
 MARK = "__numpy__"
 
 MOST_ITEMS = 100_000
-"""In a text: a server's eight actions have some dozens. Each takes many times its text's memory."""
+"""In a long text: observations have some dozens. Each takes many times its text's memory."""
+
+LONG = 1 << 20
+"""Of bytes: what is shorter cannot take much."""
 
 _DTYPE = re.compile(r"[<>|=]?(?:[biu]1|[iuf][248])")
 
@@ -47,11 +50,11 @@ def decode(text: str | bytes) -> object:
     Its size is the caller's to bound.
 
     Raises:
-        CodecError: it is no JSON, is nested too deeply, has more than :data:`MOST_ITEMS` items, or
-            an array of another kind.
+        CodecError: it is no JSON, is nested too deeply, has an array of another kind, or is long and
+            has more than :data:`MOST_ITEMS` items.
     """
     raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    if sum(raw.count(mark) for mark in (b",", b"[", b"{")) > MOST_ITEMS:
+    if len(raw) > LONG and sum(raw.count(mark) for mark in (b",", b"[", b"{")) > MOST_ITEMS:
         raise CodecError(f"JSON of more than {MOST_ITEMS} items")
     try:
         return json.loads(text, object_hook=_unmarked)
