@@ -50,8 +50,8 @@ def decode(text: str | bytes) -> object:
     Its size is the caller's to bound.
 
     Raises:
-        CodecError: it is no JSON, is nested too deeply, has an array of another kind, or is long and
-            has more than :data:`MOST_ITEMS` items.
+        CodecError: it is no JSON, is nested too deeply, has an array of another kind, or is long
+            and has more than :data:`MOST_ITEMS` items.
     """
     raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
     if len(raw) > LONG and sum(raw.count(mark) for mark in (b",", b"[", b"{")) > MOST_ITEMS:
