@@ -182,7 +182,10 @@ class Gr00tService:
         empty = next((at for at, frame in enumerate(frames[:-1]) if not frame.bytes), 0)
         envelope = [frame.bytes for frame in frames[: empty + 1]]
         self._see_who_left()
-        client = self._client(sender, int(frames[0].get(zmq.SRCFD)))
+        try:
+            client = self._client(sender, int(frames[0].get(zmq.SRCFD)))
+        except zmq.ZMQError:
+            return  # it is gone
         try:
             if len(frames) != empty + 2:
                 raise CodecError(f"a request of {len(frames) - empty - 1} frames instead of one")

@@ -59,11 +59,12 @@ class Channel:
     """
 
     def __init__(self, host: str, port: int, deadline: Deadline) -> None:
-        # ZeroMQ itself would knock for ever at a door that is shut, without a word.
+        # ZeroMQ itself would knock for ever at a door that is shut, without a word, and would try
+        # one address of a name alone.
         try:
-            address = (host, port)
             limit_s = max(0.001, min(CONNECT_S, deadline.left_s()))
-            socket.create_connection(address, timeout=limit_s).close()
+            with socket.create_connection((host, port), timeout=limit_s) as knocking:
+                address = str(knocking.getpeername()[0])
         except OSError as error:
             raise Unreachable(str(error)) from error
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REQ)
@@ -76,13 +77,12 @@ class Channel:
                 (zmq.RCVHWM, 4),  # with 1, an answer too many breaks libzmq's REQ socket
                 (zmq.SNDHWM, 1),
                 (zmq.REQ_CORRELATE, 1),
-                (zmq.IPV6, int(":" in host)),
+                (zmq.IPV6, int(":" in address)),
             ):
                 self._socket.setsockopt(option, value)
             self._monitor = self._socket.get_monitor_socket(_EVENTS)
-            self._socket.connect(
-                f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
-            )
+            shown = f"[{address}]" if ":" in address else address
+            self._socket.connect(f"tcp://{shown}:{port}")
         except zmq.ZMQError as error:
             self.close()
             raise Unreachable(str(error)) from error
