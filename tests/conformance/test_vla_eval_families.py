@@ -174,6 +174,7 @@ CASES: dict[str, Case] = {
     "xvla, calvin": Case(lambda m: families.xvla(m, "calvin"), "xvla", refused="absolute_action"),
     "xvla, simpler": Case(lambda m: families.xvla(m, "simpler"), "xvla", refused="control_mode"),
     "xvla, robotwin": Case(lambda m: families.xvla(m, "robotwin"), "xvla", refused="head_camera"),
+    "xvla, without a profile": Case(lambda m: families.xvla(m, None), "xvla", refused="rot6d"),
     "robocasa365_groot": Case(
         families.robocasa365_groot, "robocasa365_groot", refused="base_motion"
     ),
