@@ -25,6 +25,7 @@ from pytest_vla_shift.policies.serving.openvla import MOST_BYTES, OpenVlaService
 from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.protocol.errors import PolicyServerError, UsageError
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo, Observation
+from tests.fakes.openvla_deploy import Deploy, eight_actions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -344,3 +345,26 @@ def test_another_server_at_the_same_place_is_noticed() -> None:
     policy.close()
     service.close()
     thread.join()
+
+
+def test_the_policy_of_one_server_is_passed_on_over_another_wire() -> None:
+    gr00t = pytest.importorskip("pytest_vla_shift.policies.serving.gr00t")
+    with Deploy(eight_actions) as stock_server:
+        behind = resolve("openvla-oft", {}, settings=PolicySettings(url=stock_server.url))
+        host = Host(behind, find_profile("libero", "gr00t"))
+        service = gr00t.open_service(host, port=0)
+        thread = threading.Thread(target=service.serve)
+        thread.start()
+        front = resolve("gr00t", {}, settings=PolicySettings(url=service.url, timeout_s=10))
+        found = []
+        for policy in (behind, front):
+            policy.reset(INFO, seed=1)
+            shown = probe_observation(find_profile("oft-libero", "openvla"))
+            found.append(policy.act(shown))
+        np.testing.assert_allclose(found[1], found[0], atol=1e-6)  # float32 on the way
+        sent = stock_server.payloads[-1]["full_image"]
+        np.testing.assert_array_equal(sent, shown.images["agentview"][:, ::-1])
+        front.close()
+        service.close()
+        thread.join(10)
+        behind.close()
