@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.plugin.inprocess import Inside
 from tests.plugin.survival import NULL, SESSIONS
 from tests.plugin.toy_project import ToyProject
 
@@ -11,6 +12,12 @@ from tests.plugin.toy_project import ToyProject
 @pytest.fixture
 def project(tmp_path: Path) -> ToyProject:
     return ToyProject(tmp_path / "project")
+
+
+@pytest.fixture
+def inside(pytester: pytest.Pytester) -> Inside:
+    """The same, run in this process."""
+    return Inside(pytester.path, pytester=pytester)
 
 
 @pytest.fixture(scope="session")

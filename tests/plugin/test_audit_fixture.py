@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
+from tests.plugin.inprocess import Inside
 from tests.plugin.toy_project import SUITE, ToyProject
 
 MODULE = """
@@ -22,8 +22,8 @@ def test_pairing_audit(audit):
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> ToyProject:
-    return ToyProject(tmp_path / "project", module=MODULE)
+def project(pytester: pytest.Pytester) -> ToyProject:
+    return Inside(pytester.path, module=MODULE, pytester=pytester)
 
 
 def found(project: ToyProject, name: str) -> dict[str, object]:
@@ -51,9 +51,9 @@ def test_an_audit_alone_opens_and_closes_what_it_needs(project: ToyProject) -> N
     assert found(project, "severity")["passed"] is True
 
 
-def test_a_failing_audit_fails_the_run_with_its_table(tmp_path: Path) -> None:
+def test_a_failing_audit_fails_the_run_with_its_table(pytester: pytest.Pytester) -> None:
     suite = SUITE.replace('"reach_left"', '"reach_left_jitter"')
-    project = ToyProject(tmp_path / "project", suite=suite, module=MODULE)
+    project = Inside(pytester.path, suite=suite, module=MODULE, pytester=pytester)
     out = project.run("--vla-run=r", "-k", "audit", code=1)
     assert "2 failed" in out.out
     assert "severity audit of toy_suite: " in out.out

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.plugin.inprocess import Inside
 from tests.plugin.toy_project import SUITE, ToyProject
 
 TEXT = SUITE.replace("null = true", "null = false\nsimultaneous = true").replace(
@@ -16,8 +16,8 @@ TEXT = SUITE.replace("null = true", "null = false\nsimultaneous = true").replace
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> ToyProject:
-    return ToyProject(tmp_path, suite=TEXT)
+def project(pytester: pytest.Pytester) -> ToyProject:
+    return Inside(pytester.path, suite=TEXT, pytester=pytester)
 
 
 def by_condition(project: ToyProject, run: str) -> dict[str, list[dict[str, Any]]]:
@@ -79,9 +79,9 @@ def test_an_unsolved_nominal_state_is_skipped_and_counted(project: ToyProject) -
     assert "16 unsolved" in ended.out
 
 
-def test_a_nominal_state_with_an_error_is_in_no_rate(tmp_path: Path) -> None:
+def test_a_nominal_state_with_an_error_is_in_no_rate(pytester: pytest.Pytester) -> None:
     text = TEXT.replace('"reach_right"', '"reach_right_simerror"')
-    project = ToyProject(tmp_path, suite=text)
+    project = Inside(pytester.path, suite=text, pytester=pytester)
     project.run("--vla-run=e", "--vla-nominal", "--vla-axis=blur", "--vla-task=right", code=2)
     nominal = project.only_suite("e")["nominal"]
     assert (nominal["total"]["rollouts"], nominal["total"]["sr"]) == (0, None)
@@ -104,8 +104,8 @@ def test_a_replicate_has_a_clean_arm_of_its_own_and_stays_apart(project: ToyProj
     ]
 
 
-def test_a_subset_is_asked_for_by_name(tmp_path: Path) -> None:
-    project = ToyProject(tmp_path)
+def test_a_subset_is_asked_for_by_name(pytester: pytest.Pytester) -> None:
+    project = Inside(pytester.path, pytester=pytester)
     project.run("--vla-run=c", "--vla-axis=blur", "--vla-compound=blur+base", code=0)
     names = {str(row["condition"]) for row in project.rows("c")}
     assert names == {"clean", "blur-L1", "simultaneous-L1"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin import inprocess
+from tests.plugin.inprocess import Inside
 from tests.plugin.toy_project import SUITE, ToyProject
 
 NULL = ("--vla-axis=null", "--vla-task=reach_left")
@@ -52,8 +52,10 @@ def test_a_worker_lost_twice_is_an_error_that_leaves_every_rate(tmp_path: Path) 
     assert (null["pairs"], null["errors"], null["sr_clean"]) == (2, 1, 1.0)
 
 
-def test_a_clean_arm_in_error_is_tried_once_and_again_by_the_next_run(tmp_path: Path) -> None:
-    project = ToyProject(tmp_path)
+def test_a_clean_arm_in_error_is_tried_once_and_again_by_the_next_run(
+    pytester: pytest.Pytester,
+) -> None:
+    project = Inside(pytester.path, pytester=pytester)
     project.environment["TOY_FAULTS"] = "reach_left/1=simerror"
     run = project.run("--vla-run=e", "--vla-task=reach_left", code=1)
     assert "5 errors" in run.out.splitlines()[-1]
@@ -77,13 +79,13 @@ def test_a_clean_arm_in_error_is_tried_once_and_again_by_the_next_run(tmp_path: 
     ],
 )
 def test_a_wrong_world_is_an_error_that_says_what_is_wrong(
-    tmp_path: Path, fault: str, kind: str, words: str
+    pytester: pytest.Pytester, fault: str, kind: str, words: str
 ) -> None:
     suite = with_tasks("reach_left", f"reach_right_{fault}")
     if fault == "solved":
         # Settling opens the gripper, which would drop what the toy already holds.
         suite = suite.replace("settle_steps = 10", "settle_steps = 0")
-    project = ToyProject(tmp_path, suite=suite)
+    project = Inside(pytester.path, suite=suite, pytester=pytester)
     run = project.run("--vla-run=w", "--vla-axis=null", code=1)
     assert "3 robust" in run.out.splitlines()[-1]
     assert "3 errors" in run.out.splitlines()[-1]
@@ -105,25 +107,21 @@ def test_a_wrong_world_is_an_error_that_says_what_is_wrong(
     ],
 )
 def test_a_policy_that_misbehaves_stops_the_run_after_three_errors_and_counts_no_failure(
-    pytester: pytest.Pytester, policy: str, words: str
+    inside: Inside, policy: str, words: str
 ) -> None:
-    project = ToyProject(pytester.path)
-    name = f"--vla-policy=tests.fakes.toy_policies:{policy}"
-    run = inprocess.run(pytester, *project.options, "--vla-run=p", name)
-    out = run.stdout.str()
-    assert run.ret == pytest.ExitCode.INTERRUPTED, out
-    assert words in " ".join(out.split())
-    assert "infrastructure error in the clean arm, policy: " in out
-    assert "the first 3 rollouts all ended in an infrastructure error" in out
-    assert "degraded" not in out.splitlines()[-1]
-    assert "failed" not in out.splitlines()[-1]
-    assert {row["status"] for row in project.rows("p")} == {"error"}
-    assert len(project.rows("p")) == 3
+    run = inside.run("--vla-run=p", policy=f"tests.fakes.toy_policies:{policy}", code=2)
+    assert words in " ".join(run.out.split())
+    assert "infrastructure error in the clean arm, policy: " in run.out
+    assert "the first 3 rollouts all ended in an infrastructure error" in run.out
+    assert "degraded" not in run.out.splitlines()[-1]
+    assert "failed" not in run.out.splitlines()[-1]
+    assert {row["status"] for row in inside.rows("p")} == {"error"}
+    assert len(inside.rows("p")) == 3
 
 
-def test_errors_after_a_first_success_do_not_stop_the_run(project: ToyProject) -> None:
-    project.environment["TOY_FAULTS"] = ",".join(f"reach_right/{k}=simerror" for k in range(3))
-    run = project.run("--vla-run=s", "--vla-axis=null", code=1)
+def test_errors_after_a_first_success_do_not_stop_the_run(inside: Inside) -> None:
+    inside.environment["TOY_FAULTS"] = ",".join(f"reach_right/{k}=simerror" for k in range(3))
+    run = inside.run("--vla-run=s", "--vla-axis=null", code=1)
     assert "3 robust" in run.out.splitlines()[-1]
     assert "3 errors" in run.out.splitlines()[-1]
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.plugin.inprocess import Inside
 from tests.plugin.toy_project import ToyProject
 
 
-def test_a_sound_run_says_so_in_one_line_and_in_a_file(tmp_path: Path) -> None:
-    project = ToyProject(tmp_path)
+def test_a_sound_run_says_so_in_one_line_and_in_a_file(inside: Inside) -> None:
+    project = inside
     ended = project.run("--vla-run=sound", "--vla-axis=blur", code=0)
     assert "integrity: 12 of 12 rollouts valid\n" in ended.out
     found = json.loads((project.directory("sound") / "audit-integrity.json").read_text())
     assert (found["passed"], found["problems"]) == (True, [])
 
 
-def test_a_record_that_cannot_be_right_fails_the_run_that_finds_it(tmp_path: Path) -> None:
-    project = ToyProject(tmp_path)
+def test_a_record_that_cannot_be_right_fails_the_run_that_finds_it(inside: Inside) -> None:
+    project = inside
     arguments = ("--vla-run=odd", "--vla-axis=blur", "--vla-episodes=0", "--vla-task=left")
     project.run(*arguments, policy="zero", code=0)
     # A failed rollout that did not use its horizon: nobody let the policy finish.

@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-from pathlib import Path
 
+import pytest
+
+from tests.plugin.inprocess import Inside
 from tests.plugin.toy_project import MODULE, SUITE, ToyProject
 
 BASE_L3 = "--vla-axis=base"
 
 
-def test_every_transition_has_its_word_letter_and_exit_code(project: ToyProject) -> None:
-    robust = project.run("--vla-run=r", BASE_L3, "--vla-level=1", "-v", code=0)
+def test_every_transition_has_its_word_letter_and_exit_code(inside: Inside) -> None:
+    robust = inside.run("--vla-run=r", BASE_L3, "--vla-level=1", "-v", code=0)
     assert "6 robust" in robust.out.splitlines()[-1]
     assert "] ROBUST" in robust.out
 
-    broken = project.run("--vla-run=r", BASE_L3, "--vla-level=3", code=1)
+    broken = inside.run("--vla-run=r", BASE_L3, "--vla-level=3", code=1)
     last = broken.out.splitlines()[-1]
     assert "4 degraded" in last
     assert "2 robust" in last
@@ -26,14 +28,14 @@ def test_every_transition_has_its_word_letter_and_exit_code(project: ToyProject)
     assert letters is not None
     assert sorted(letters[1]) == sorted("DDDD..")
 
-    unsolved = project.run("--vla-run=z", BASE_L3, policy="zero", code=0)
+    unsolved = inside.run("--vla-run=z", BASE_L3, policy="zero", code=0)
     assert "18 unsolved" in unsolved.out.splitlines()[-1]
     assert re.search(r"test_toy.py x+", unsolved.out)
 
 
-def test_a_changed_failure_is_recovered_and_passes(tmp_path: Path) -> None:
+def test_a_changed_failure_is_recovered_and_passes(pytester: pytest.Pytester) -> None:
     # Flaky succeeds or fails by its seed, and the null arm of a seeded policy has another one.
-    project = ToyProject(tmp_path, suite=SUITE.replace('"0:3"', '"0:12"'))
+    project = Inside(pytester.path, pytester=pytester, suite=SUITE.replace('"0:3"', '"0:12"'))
     run = project.run(
         "--vla-run=f", "--vla-axis=null", "-v", policy="tests.fakes.toy_policies:Flaky"
     )
@@ -86,20 +88,20 @@ def test_a_degraded_node_explains_itself_and_its_replay_command_reproduces_it(
         assert row == first[row["key"]]
 
 
-def test_a_users_own_assertion_keeps_pytests_own_word(tmp_path: Path) -> None:
+def test_a_users_own_assertion_keeps_pytests_own_word(pytester: pytest.Pytester) -> None:
     module = "def test_shift(pair):\n    assert pair.clean.steps < 3, 'too slow'\n"
-    project = ToyProject(tmp_path, module=module)
+    project = Inside(pytester.path, pytester=pytester, module=module)
     run = project.run("--vla-run=o", "--vla-axis=null", code=1)
     assert "6 failed" in run.out.splitlines()[-1]
     assert "AssertionError: too slow" in run.out
 
 
-def test_the_condition_fixture_runs_nothing(tmp_path: Path) -> None:
+def test_the_condition_fixture_runs_nothing(pytester: pytest.Pytester) -> None:
     module = (
         "def test_levels(condition):\n"
         "    assert condition.name == 'null' or condition.parts[0].level.parameters\n"
     )
-    project = ToyProject(tmp_path, module=module)
+    project = Inside(pytester.path, pytester=pytester, module=module)
     run = project.run("--vla-run=c", code=0)
     assert "30 passed" in run.out
     assert project.rows("c") == []
@@ -125,17 +127,17 @@ def test_a_replay_command_works_from_where_pytest_was_started(project: ToyProjec
     assert "1 degraded" in again.stdout.splitlines()[-1]
 
 
-def test_an_expected_failure_keeps_pytests_own_word(tmp_path: Path) -> None:
+def test_an_expected_failure_keeps_pytests_own_word(pytester: pytest.Pytester) -> None:
     module = f"import pytest\n@pytest.mark.xfail\n{MODULE.strip()}\n"
-    project = ToyProject(tmp_path, module=module)
+    project = Inside(pytester.path, pytester=pytester, module=module)
     run = project.run("--vla-run=x", BASE_L3, "--vla-level=3", code=0)
     assert "4 xfailed" in run.out.splitlines()[-1]
 
 
-def test_a_run_over_a_selection_says_so(project: ToyProject) -> None:
-    run = project.run("--vla-run=s", "-k", "base and L3", code=1)
+def test_a_run_over_a_selection_says_so(inside: Inside) -> None:
+    run = inside.run("--vla-run=s", "-k", "base and L3", code=1)
     assert "6 of the 30 cells of toy_suite were selected" in " ".join(run.out.split())
-    whole = project.run("--vla-run=w", code=1)
+    whole = inside.run("--vla-run=w", code=1)
     assert "were selected" not in whole.out
 
 
@@ -145,17 +147,17 @@ def test_a_replay_command_names_the_renderer_that_was_asked_for(project: ToyProj
     assert "replay   MUJOCO_GL=osmesa pytest " in project.run(*options, code=1).out
 
 
-def test_a_pair_that_two_tests_ask_for_is_explained_once(tmp_path: Path) -> None:
+def test_a_pair_that_two_tests_ask_for_is_explained_once(pytester: pytest.Pytester) -> None:
     module = "".join(f"def test_{n}(pair):\n    pair.assert_not_degraded()\n" for n in "ab")
-    project = ToyProject(tmp_path, module=module)
+    project = Inside(pytester.path, pytester=pytester, module=module)
     run = project.run("--vla-axis=base", "--vla-level=3", "--vla-task=left", code=1)
     told = [line for line in run.out.splitlines() if line.startswith("S>F degraded")]
     assert told
     assert len(set(told)) == len(told)
 
 
-def test_a_file_in_the_place_of_allures_folder_is_a_usage_error(tmp_path: Path) -> None:
-    project = ToyProject(tmp_path)
+def test_a_file_in_the_place_of_allures_folder_is_a_usage_error(pytester: pytest.Pytester) -> None:
+    project = Inside(pytester.path, pytester=pytester)
     project.run("--vla-run=one", "--vla-axis=null", code=0)
     folder = project.directory("one") / "allure-results"
     folder.rename(folder.with_name("elsewhere"))
