@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pytest_vla_shift.policies.agreement import Row
 from pytest_vla_shift.policies.profile import MappingError, Profile, read_profile
@@ -17,6 +22,28 @@ KITCHEN = read_profile("vla-eval-robocasa365")
 def spec(form: str, dims: int = 0, **more: object) -> dict[str, object]:
     return {"name": "it", "dims": dims, "format": form, **more}
 
+
+NAMES = st.sampled_from(
+    [
+        "observation_params",
+        "action_spec",
+        "observation_spec",
+        "model_server",
+        "send_state",
+        "send_wrist_image",
+        "quat_no_antipodal",
+        "absolute_action",
+        "send_video_history",
+        "seed",
+        "position",
+        "gripper",
+        "state",
+        "dims",
+        "format",
+        "range",
+        "accepts",
+    ]
+)
 
 PICTURE = spec("rgb_hwc_uint8")
 ARM = {
@@ -304,6 +331,32 @@ def test_a_kitchens_five_parts_of_an_action_fit() -> None:
 def test_nonsense_is_refused(hello: dict[str, object]) -> None:
     with pytest.raises(WireError, match="its "):
         terms(LIBERO, hello, Said())
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=5),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(NAMES, ANYTHING, max_size=6), st.booleans())
+def test_whatever_a_hello_has_is_understood_or_refused(
+    hello: dict[str, object], arrays: bool
+) -> None:
+    if arrays:  # an array has no truth value
+        hello = {**hello, "observation_params": {"absolute_action": np.zeros(2)}}
+    with contextlib.suppress(WireError):
+        found = terms(LIBERO, hello, Said())
+        assert found.profile.images
+        assert found.profile.action_dim == 7
+
+
+@pytest.mark.parametrize("key", ["observation_params", "action_spec", "observation_spec"])
+def test_an_array_for_a_map_is_refused(key: str) -> None:
+    with pytest.raises(WireError, match=key):
+        terms(LIBERO, {key: np.zeros(2)}, Said())
 
 
 def test_a_slash_nests() -> None:

@@ -107,7 +107,7 @@ class VlaEvalWire:
         seq = self._send("hello", {"harness_version": NAME, "protocol_version": VERSION}, until)
         hello = self._answer("hello", seq, until)
         version, kind = hello.get("protocol_version"), str(hello.get("model_server", "unknown"))
-        if version != VERSION:
+        if type(version) is not int or version != VERSION:
             raise WireError(
                 f"it speaks version {version!r:.50} of vla-eval's protocol, not {VERSION}"
             )

@@ -77,7 +77,7 @@ def specs(hello: Mapping[str, object], key: str) -> dict[str, Spec]:
     Raises:
         WireError: they are nonsense.
     """
-    declared = hello.get(key) or {}
+    declared = hello.get(key, {})
     if not isinstance(declared, Mapping) or len(declared) > MOST_SPECS:
         raise WireError(f"its {key} is no map of declarations: {declared!r:.200}")
     return {str(name): _spec(key, raw) for name, raw in declared.items()}

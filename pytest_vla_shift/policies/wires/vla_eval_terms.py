@@ -90,7 +90,7 @@ def terms(profile: Profile, hello: Mapping[str, object], said: Said) -> Terms:
         WireError: the hello is nonsense.
         UsageError: ``said.overrule`` names what is not compared.
     """
-    params = hello.get("observation_params") or {}
+    params = hello.get("observation_params", {})
     if not isinstance(params, Mapping) or len(params) > MOST_SPECS:
         raise WireError(f"its observation_params are no map of parameters: {params!r:.200}")
     server = str(hello.get("model_server", ""))
@@ -166,7 +166,10 @@ def _wanted(name: str, params: Mapping[str, object], said: Said, unasked: bool) 
         return bool(user)
     if name not in params:
         return unasked
-    value = params[name]
+    return _truth(name, params[name])
+
+
+def _truth(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise WireError(f"its {name} is {value!r:.100}, neither true nor false")
     return value
@@ -231,12 +234,13 @@ def _others(params: Mapping[str, object]) -> tuple[list[Row], list[str]]:
         if name in (WRIST, STATE, LONG):
             continue
         if name == "absolute_action":
+            absolute = _truth(name, value)
             rows.append(
                 Row(
                     name,
-                    "poses in the world" if value else "changes of the pose",
+                    "poses in the world" if absolute else "changes of the pose",
                     "changes of the pose: a checkpoint that gives those can be run",
-                    not value,
+                    not absolute,
                 )
             )
         elif name in ("seed", "env_seed"):
@@ -248,7 +252,7 @@ def _others(params: Mapping[str, object]) -> tuple[list[Row], list[str]]:
             rows.append(Row(name, text, "the suite's horizon", fits=True))
             warnings.append(f"the server asks for {name} {text}: the suite's horizon counts here")
         elif name == "send_video_history":
-            rows.append(Row(name, text, "the present pictures alone", not value))
+            rows.append(Row(name, text, "the present pictures alone", not _truth(name, value)))
         elif name == "control_mode":
             rows.append(Row(name, text, "another benchmark's", fits=False))
         elif name in ELSEWHERE:
