@@ -5,8 +5,10 @@ docs/reference/policies.md says how to start one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pytest_vla_shift.policies.probe import EPISODE
 from pytest_vla_shift.policies.remote import Adapter, RemotePolicy
 from pytest_vla_shift.policies.remote_arguments import remote_arguments, truth
 from pytest_vla_shift.policies.wires.openvla import TASK_SUITE, OpenVlaWire, check_actions
@@ -16,7 +18,8 @@ from pytest_vla_shift.protocol.errors import UsageError
 if TYPE_CHECKING:
     from pytest_vla_shift.policies.settings import PolicySettings
 
-REVISION = "1"
+REVISION = "openvla 1"
+"""Raised whenever these adapters would send or read something else."""
 
 URL = "http://127.0.0.1:8000"
 OFT_URL = "http://127.0.0.1:8777"
@@ -84,6 +87,7 @@ def openvla_oft(
     Raises:
         UsageError: an argument cannot be read, nobody listens, or the trial fails.
     """
+    suite = OneSuite(unnorm_key)
     adapter = _adapter(
         "openvla-oft",
         settings,
@@ -94,45 +98,60 @@ def openvla_oft(
         " --center_crop True",
         encoded,
         None,
+        suite.refusal,
     )
-    return OneSuitePolicy(adapter, unnorm_key)
+    return OneSuitePolicy(adapter, suite)
 
 
-class OneSuitePolicy(RemotePolicy):
-    """A server that un-normalises every action with the statistics of one task suite.
+class OneSuite:
+    """A stock server un-normalises every action with the statistics of one task suite.
 
     Another suite's task would get plausible actions of the wrong size, and fail.
 
     Args:
-        adapter: of the server.
         unnorm_key: the suite whose statistics it was started with, :data:`ANY`, or None for
             whichever is asked about first.
     """
 
-    def __init__(self, adapter: Adapter, unnorm_key: str | None) -> None:
-        super().__init__(adapter)
+    def __init__(self, unnorm_key: str | None) -> None:
         self._suite = None if unnorm_key is None else unnorm_key.removesuffix(NO_NOOPS)
         self._said = unnorm_key is not None
-        self._stock = self._first.greeting.served is None
 
-    def unsupported(self, task_suite: str, task: str) -> str | None:  # noqa: ARG002
-        """Why a task of another suite is refused."""
-        if not self._stock or self._suite in (task_suite, ANY):
-            return None
-        if self._suite is None:
+    def refusal(self, task_suite: str) -> str | None:
+        """Why it cannot be asked about ``task_suite``, or None."""
+        if self._suite is None and task_suite != EPISODE.episode.task_suite:
             self._suite = task_suite
+        if self._suite in (None, task_suite, ANY):
             return None
         because = (
-            f"the server was started with the statistics of {self._suite}"
+            f"the server was started with the statistics of {self._suite}, not of {task_suite}"
             if self._said
             else f"the server has the statistics of one suite, and the run asks for {self._suite}"
-            " as well"
+            f" and {task_suite}"
         )
         return (
             f"{because}. Run one suite at a time, each against a server started with its"
             " --unnorm_key; or, if this server's fit all of them,"
             f" --vla-policy-arg=unnorm_key={ANY}"
         )
+
+
+class OneSuitePolicy(RemotePolicy):
+    """Says before the first episode which tasks a stock server cannot be asked about.
+
+    Args:
+        adapter: of the server.
+        suite: whose statistics it has.
+    """
+
+    def __init__(self, adapter: Adapter, suite: OneSuite) -> None:
+        super().__init__(adapter)
+        self._suite = suite
+        self._stock = self._first.greeting.served is None
+
+    def unsupported(self, task_suite: str, task: str) -> str | None:  # noqa: ARG002
+        """Why a task of another suite is refused."""
+        return self._suite.refusal(task_suite) if self._stock else None
 
 
 def _adapter(
@@ -143,6 +162,7 @@ def _adapter(
     start: str,
     encoded: str,
     unnorm_key: str | None,
+    refusal: Callable[[str], str | None] = lambda _: None,
 ) -> Adapter:
     arguments = remote_arguments("openvla", *shared)
     check_actions(arguments.profile)
@@ -154,7 +174,9 @@ def _adapter(
         raise UsageError("the token has characters that an HTTP header cannot have")
 
     def make_wire() -> OpenVlaWire:
-        return OpenVlaWire(address, token=token, encoded=twice, unnorm_key=unnorm_key)
+        return OpenVlaWire(
+            address, token=token, encoded=twice, unnorm_key=unnorm_key, refusal=refusal
+        )
 
     return Adapter(
         name=name,

@@ -211,8 +211,20 @@ def test_a_stock_oft_server_is_asked_about_one_suite_alone(oft: Deploy) -> None:
     assert policy.unsupported("libero_goal", "put_the_bowl_on_the_plate") is None
     refusal = policy.unsupported("libero_object", "pick_up_the_milk")
     assert refusal is not None
-    assert "asks for libero_goal as well" in refusal
+    assert "asks for libero_goal and libero_object" in refusal
     policy.close()
+
+
+def test_whoever_asks_past_that_gets_an_error_and_no_action(oft: Deploy) -> None:
+    """As a session does, or a server that passes this policy on."""
+    policy = ask("openvla-oft", oft.url)
+    session = policy.session()
+    policy.reset(GOAL, seed=1)
+    for asked in (policy, session):
+        with pytest.raises(PolicyServerError, match="libero_goal and libero_object"):
+            asked.reset(OBJECT, seed=1)
+        asked.close()
+    assert len(oft.payloads) == 1  # the trial's
 
 
 @pytest.mark.parametrize(

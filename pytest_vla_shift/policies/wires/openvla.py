@@ -9,7 +9,7 @@ that is kept.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,6 +74,7 @@ class OpenVlaWire:
         encoded: send the payload as a text within the payload, for servers that want it so.
         unnorm_key: key of the statistics that actions are un-normalised with, in which
             :data:`TASK_SUITE` stands for the suite; None to send none.
+        refusal: why a stock server cannot be asked about a task suite, or None.
     """
 
     def __init__(
@@ -83,7 +84,9 @@ class OpenVlaWire:
         token: str | None = None,
         encoded: bool = False,
         unnorm_key: str | None = None,
+        refusal: Callable[[str], str | None] = lambda _: None,
     ) -> None:
+        self._refusal = refusal
         self._path = address.path
         self._http = HttpConnection(address, MOST_BYTES)
         self._encoded = encoded
@@ -121,7 +124,14 @@ class OpenVlaWire:
         )
 
     def begin(self, episode: EpisodeInfo, seed: int, limit_s: float) -> None:  # noqa: ARG002
-        """Remember it: the next observation tells a server of ours, or has the suite's key."""
+        """Remember it: the next observation tells a server of ours, or has the suite's key.
+
+        Raises:
+            WireError: a stock server is not to be asked about this suite.
+        """
+        reason = self._refusal(episode.episode.task_suite)
+        if reason is not None and not self._served and episode != EPISODE:
+            raise WireError(reason)
         self._begun = extension.begun(episode, seed) if self._served else None
         self._keys = self._keys_of(episode)
 
