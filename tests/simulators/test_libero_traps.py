@@ -8,7 +8,8 @@ though the initial state is fixed (test_libero_restore.py), the traps that need 
 
 from __future__ import annotations
 
-from dataclasses import replace
+import functools
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +130,35 @@ def rotation_between(before: Vector, after: Vector) -> Vector:
     return axis_angle(product if product[3] >= 0.0 else -product)
 
 
+@dataclass(frozen=True)
+class Moment:
+    """One state as we tell it, and as robosuite does: its observables, raw pictures, controller."""
+
+    ours: Observation
+    theirs: dict[str, Any]
+    controller: SimpleNamespace
+
+
+@functools.cache
+def moment() -> Moment:
+    """After some motion: the controller has measured, and the hand is turned beyond pi."""
+    pytest.importorskip("libero.libero")
+    sim = support.simulator()
+    sim.prepare(BOWL)
+    support.settle(sim)
+    sim.step(-next(support.chunks()))
+    env = support.world_of(sim).env
+    names = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
+    theirs: dict[str, Any] = {name: env._observables[name]._sensor({}) for name in names}
+    ours = sim.observe(CAMERAS)
+    for camera in CAMERAS:
+        theirs[f"{camera}_image"] = env.sim.render(width=64, height=64, camera_name=camera)
+    controller = env.robots[0].controller
+    measured = SimpleNamespace(ee_pos=controller.ee_pos, ee_ori_mat=controller.ee_ori_mat)
+    assert theirs["robot0_eef_quat"][3] < 0.0, "here the two rotation vectors differ"
+    return Moment(ours, theirs, measured)
+
+
 def images() -> list[tuple[str, ImageMap]]:
     """Every picture of every profile, at whatever size the tests draw."""
     return [
@@ -138,10 +168,9 @@ def images() -> list[tuple[str, ImageMap]]:
     ]
 
 
-def test_trap_180_degrees_against_vertical_flip(settled: LiberoSimulator) -> None:
+def test_trap_180_degrees_against_vertical_flip() -> None:
     """LIBERO's scripts send raw[::-1, ::-1] of what robosuite renders; bit for bit."""
-    seen = settled.observe(CAMERAS).images
-    pictures = robosuite_observation(settled)
+    seen, pictures = moment().ours.images, moment().theirs
     for name, image in images():
         raw = pictures[f"{image.camera}_image"]
         found = to_profile(image, seen[image.camera])
@@ -177,17 +206,6 @@ def test_an_upright_picture_shows_on_the_right_what_is_on_the_cameras_right(
     assert columns[1] > columns[0] + 3
 
 
-def robosuite_observation(sim: LiberoSimulator) -> dict[str, Any]:
-    """What robosuite's own observables say of the present state, and its raw pictures."""
-    env = support.world_of(sim).env
-    names = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
-    found: dict[str, Any] = {name: env._observables[name]._sensor({}) for name in names}
-    env.sim._render_context_offscreen.gl_ctx.make_current()
-    for camera in CAMERAS:
-        found[f"{camera}_image"] = env.sim.render(width=64, height=64, camera_name=camera)
-    return found
-
-
 def any_size(profile: Profile) -> Profile:
     """``profile`` for the small pictures of the tests."""
     return replace(
@@ -207,17 +225,16 @@ def without_antipode(profile: Profile) -> Profile:
 
 @pytest.mark.parametrize("no_antipodal", [False, True])
 def test_traps_antipode_and_order_of_images_vla_evals_own_observation_bit_for_bit(
-    no_antipodal: bool, settled: LiberoSimulator
+    no_antipodal: bool,
 ) -> None:
     benchmark = pytest.importorskip("vla_eval.benchmarks.libero.benchmark")
-    settled.step(next(support.chunks()))  # the controller has measured, and the hand is turned
     profile = any_size(read_profile("vla-eval-libero"))
-    ours = payload(without_antipode(profile) if no_antipodal else profile, look(settled))
+    ours = payload(without_antipode(profile) if no_antipodal else profile, moment().ours)
     theirs = benchmark.LIBEROBenchmark(
         send_state=True, send_wrist_image=True, quat_no_antipodal=no_antipodal
     )
-    theirs._env = SimpleNamespace(robots=support.world_of(settled).env.robots)
-    wanted = theirs.make_obs(robosuite_observation(settled), {"name": "put the bowl on the plate"})
+    theirs._env = SimpleNamespace(robots=[SimpleNamespace(controller=moment().controller)])
+    wanted = theirs.make_obs(moment().theirs, {"name": "put the bowl on the plate"})
     pictures = {f"images/{key}": picture for key, picture in wanted["images"].items()}
     assert [key for key in ours if key.startswith("images/")] == list(pictures), "base, then wrist"
     for key, value in {
@@ -234,15 +251,11 @@ def test_traps_antipode_and_order_of_images_vla_evals_own_observation_bit_for_bi
     assert ours["task_description"] == wanted["task_description"]
 
 
-def look(sim: LiberoSimulator) -> Observation:
-    return sim.observe(CAMERAS)
-
-
-def test_the_state_of_openpis_and_openvlas_scripts_bit_for_bit(settled: LiberoSimulator) -> None:
+def test_the_state_of_openpis_and_openvlas_scripts_bit_for_bit() -> None:
     """Position, robosuite's rotation vector and both fingers, float64; of the raw observation."""
     from robosuite.utils.transform_utils import quat2axisangle
 
-    raw = robosuite_observation(settled)
+    raw = moment().theirs
     wanted = np.concatenate(
         (
             raw["robot0_eef_pos"],
@@ -250,10 +263,9 @@ def test_the_state_of_openpis_and_openvlas_scripts_bit_for_bit(settled: LiberoSi
             raw["robot0_gripper_qpos"],
         )
     )
-    assert np.linalg.norm(wanted[3:6]) > 2.5, "the hand points down: near the antipode"
-    seen = look(settled)
+    assert np.linalg.norm(wanted[3:6]) > np.pi, "the longer way"
     for name, key in (("openpi-libero", "observation/state"), ("openvla-oft-libero", "state")):
-        found = payload(any_size(read_profile(name)), seen)[key]
+        found = payload(any_size(read_profile(name)), moment().ours)[key]
         assert isinstance(found, np.ndarray)
         assert (found.dtype.name, found.tobytes()) == ("float64", wanted.tobytes()), name
 
