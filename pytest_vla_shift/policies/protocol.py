@@ -39,6 +39,8 @@ class PolicySpec:
         checkpoint: label and digest of its weights; empty if nobody said.
         located: names of arguments that say where something lies. They are left out of the key,
             which knows no paths: what lies there must be in ``revision``.
+        unidentified: whether ``revision`` cannot tell which weights answer, as behind a server that
+            does not say. Reports ask for a checkpoint then, where none is named.
     """
 
     name: str
@@ -55,6 +57,7 @@ class PolicySpec:
     seedable: bool = True
     checkpoint: str = ""
     located: tuple[str, ...] = ()
+    unidentified: bool = False
 
 
 class Policy(Protocol):

@@ -304,6 +304,7 @@ class RemotePolicy:
             seedable=seedable,
             language=served is None or served.language,
             located=("profile",),
+            unidentified=served is None,
         )
 
     def _ask(self, connection: _Connection, observation: Observation) -> NDArray[np.float64]:

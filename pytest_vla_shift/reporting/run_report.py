@@ -107,8 +107,17 @@ def run_facts(name: str, plan: SessionPlan, notes: Sequence[str]) -> RunFacts:
         checkpoint=str(plan.policy.get("checkpoint", "")),
         versions={"pytest-vla-shift": __version__, **plan.versions},
         protocols=plan.protocols,
-        notes=(*_selection_notes(plan), *notes),
+        notes=(*_selection_notes(plan), *_weights_notes(plan), *notes),
     )
+
+
+def _weights_notes(plan: SessionPlan) -> Iterator[str]:
+    """Two checkpoints behind one server would be mixed by a resumed run, and compared as one."""
+    if plan.policy.get("unidentified") and not plan.policy.get("checkpoint"):
+        yield (
+            "The server does not say which weights it serves, and no --vla-checkpoint names them:"
+            " records of another checkpoint would be taken for this one's."
+        )
 
 
 def _selection_notes(plan: SessionPlan) -> Iterator[str]:
