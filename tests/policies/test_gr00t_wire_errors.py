@@ -1,4 +1,4 @@
-"""What can go wrong on a connection to a GR00T server. Each is the server's error, never an action."""
+"""What can go wrong on a connection to a GR00T server: each is the server's error, no action."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_a_label_is_taken_as_it_is_and_may_say_its_digest() -> None:
 def test_a_digest_that_is_said_is_checked_against_the_files(weights: Path) -> None:
     digest = read_checkpoint(str(weights)).digest
     assert read_checkpoint(f"{weights}@{digest[:20]}").digest == digest
-    with pytest.raises(UsageError, match="has the digest sha256:.*, not sha256:0123abcd"):
+    with pytest.raises(UsageError, match=r"has the digest sha256:.*, not sha256:0123abcd"):
         read_checkpoint(f"{weights}@sha256:0123abcd")
 
 
