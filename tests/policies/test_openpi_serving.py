@@ -321,6 +321,7 @@ def test_health_needs_no_token_and_a_websocket_does() -> None:
         with pytest.raises(urllib.error.HTTPError) as caught:
             urllib.request.urlopen(plain, timeout=10)
         assert caught.value.code in (400, 401, 426)
+        caught.value.close()
 
 
 def test_a_port_that_is_taken() -> None:
