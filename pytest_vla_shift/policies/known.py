@@ -69,7 +69,7 @@ def _refuse(name: str, why: str, does: str) -> NoReturn:
         "  or, where the model's packages and the simulator's do not go together, behind a server"
         " in the model's own environment:\n"
         f"    vla-shift serve --wire openpi --policy {module}     (Python >= 3.11)\n"
-        "    or a model server of vla-eval, whose Python may be older, asked with"
-        " --vla-policy=vla-eval\n"
-        "    pytest --vla-policy=openpi --vla-policy-url=ws://HOST:8000 ..."
+        "    pytest --vla-policy=openpi --vla-policy-url=ws://HOST:8000 ...\n"
+        "  or behind a model server of vla-eval, whose Python may be older, asked with"
+        " --vla-policy=vla-eval."
     )

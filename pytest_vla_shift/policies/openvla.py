@@ -130,8 +130,8 @@ class OneSuite:
             f" and {task_suite}"
         )
         return (
-            f"{because}. Run one suite at a time, each against a server started with its"
-            " --unnorm_key; or, if this server's fit all of them,"
+            f"{because}. Run one suite at a time (-k {task_suite}), each against a server started"
+            " with its --unnorm_key; or, if this server's fit all of them,"
             f" --vla-policy-arg=unnorm_key={ANY}"
         )
 
