@@ -141,7 +141,7 @@ ANYTHING = st.recursive(
 @given(ANYTHING.map(json.dumps).map(str.encode) | st.binary(max_size=60))
 @example(json.dumps(json.dumps("\ud800[1]")).encode())
 @example(b'"\\ud800"')
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whatever_is_answered_is_actions_or_an_error(body: bytes) -> None:
     with contextlib.suppress(WireError):
         found = read_actions(Reply(200, "OK", "", body), {})
