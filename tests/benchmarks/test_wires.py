@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks import wires
 from pytest_vla_shift.commands.serve import WIRES
-from pytest_vla_shift.policies.probe import probe_observation
+from pytest_vla_shift.policies.probe import EPISODE, probe_observation
 from pytest_vla_shift.policies.profile import find_profile
 
 
@@ -15,7 +15,7 @@ def test_the_server_is_another_process_and_gets_both_pictures() -> None:
         assert policy.spec.cameras == wires.CAMERAS
         assert "serves benchmarks.wires:instant" in policy.spec.revision
         before = wires.cpu(server)
-        policy.reset(wires.EPISODE, seed=0)
+        policy.reset(EPISODE, seed=0)
         found = policy.act(probe_observation(find_profile("oft-libero", "openvla")))
         assert found.shape == (1, 7)
         np.testing.assert_array_equal(found[:, :6], 0.0)
