@@ -90,7 +90,7 @@ def in_process(
         cameras: ``image:agentview,image2:robot0_eye_in_hand``, instead of the profile's.
         mode: ``chunk``, ``step`` or ``auto``; see :func:`~.lerobot_policy.mode_of`.
         device: of torch; ``auto`` takes CUDA where there is one.
-        resize: of pictures: ``auto``, ``none``, ``pad`` or ``stretch``.
+        resize: of pictures: ``auto``, ``any``, ``none``, ``pad`` or ``stretch``.
         control_mode: ``relative`` alone: the suites' simulators take increments.
         seeded: ``false`` where its answers vary on one seed all the same.
         language: whether it reads the instruction; None for what is known of its type.

@@ -10,6 +10,15 @@ from pytest_vla_shift.policies.lerobot_features import ACTION, STATE, Declared
 if TYPE_CHECKING:
     from pytest_vla_shift.policies.lerobot_checkpoint import Loaded, Pipeline
 
+RESIZES = (
+    "image_resize_shape",
+    "image_resolution",
+    "resize_images_to",
+    "resize_imgs_with_padding",
+    "resize_shape",
+)
+"""What LeRobot's configurations call the size that their policies bring pictures to."""
+
 
 def declared(loaded: Loaded) -> Declared:
     """What the checkpoint's configuration and processors say of its inputs and outputs."""
@@ -32,7 +41,7 @@ def declared(loaded: Loaded) -> Declared:
         state=state,
         others=tuple(others),
         action=None if action is None else _shape(action)[-1],
-        resizes=bool(loaded.says("resize_imgs_with_padding") or loaded.says("image_resolution")),
+        resizes=any(loaded.says(field) for field in RESIZES),
         unscaled=(
             *_unscaled(loaded.before, lambda key, kind: kind != "ACTION" and key in inputs),
             *_unscaled(loaded.after, lambda _, kind: kind == "ACTION"),

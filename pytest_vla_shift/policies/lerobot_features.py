@@ -17,10 +17,11 @@ ACTION = "action"
 
 DEFAULT_PROFILE = "lerobot-libero"
 
-Resizing = Literal["auto", "none", "pad", "stretch"]
-RESIZINGS = ("auto", "none", "pad", "stretch")
+Resizing = Literal["auto", "any", "none", "pad", "stretch"]
+RESIZINGS = ("auto", "any", "none", "pad", "stretch")
 """``auto``: a policy that resizes pictures itself is given the suite's, any other one refuses
-another size than its own. The rest is as in a profile."""
+another size than its own. ``any``: the suite's, whatever it declares. The rest is as in a
+profile."""
 
 _PLACEHOLDERS = frozenset({"groot"})
 """Policies whose processor looks for other pictures than their configuration declares."""
@@ -118,7 +119,7 @@ def fitted(
     sized = []
     for image in images:
         size, how = image.size, image.resize
-        if not (resizing == "auto" and declared.resizes):
+        if resizing != "any" and not (resizing == "auto" and declared.resizes):
             size = size or declared.images.get(image.key)
             how = how if resizing == "auto" else resizing
         sized.append(replace(image, size=size, resize=how if size else "none"))

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pytest_vla_shift.policies.lerobot_declared import RESIZES
+from pytest_vla_shift.policies.lerobot_policy import LeRobotPolicy
 from pytest_vla_shift.policies.probe import probe_observation
 from tests.fakes.lerobot_checkpoints import (
     IMAGE,
@@ -103,9 +105,18 @@ def test_a_picture_is_brought_to_size_only_if_that_is_asked_for(folder: Path) ->
     assert values(seen(policy)[IMAGE]).shape == (1, 3, 16, 16)
 
 
-def test_a_policy_that_resizes_by_itself_gets_what_the_suite_renders(folder: Path) -> None:
-    kind, mine = "smolvla", [32, 32]
-    policy = make(write_checkpoint(folder, kind, resize_imgs_with_padding=mine))
+@pytest.mark.parametrize("field", RESIZES)
+def test_a_policy_that_resizes_by_itself_gets_what_the_suite_renders(
+    folder: Path, field: str
+) -> None:
+    _gets_the_suites_size(make(write_checkpoint(folder, "smolvla", **{field: [32, 32]})))  # type: ignore[arg-type]
+
+
+def test_the_suites_size_is_given_to_any_policy_if_the_user_says_so(folder: Path) -> None:
+    _gets_the_suites_size(make(write_checkpoint(folder), resize="any"))
+
+
+def _gets_the_suites_size(policy: LeRobotPolicy) -> None:
     assert side(policy, height=24, width=24) == []
     plain = probe_observation(policy.profile)
     large = {camera: np.zeros((24, 24, 3), np.uint8) for camera in plain.images}
