@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field
 from pytest_vla_shift.protocol.conditions import NOMINAL
 from pytest_vla_shift.rollouts.record import JSON, RolloutRecord
 from pytest_vla_shift.statistics.aggregate import (
-    NULL,
     ConditionAggregate,
     aggregate,
     task_differences,
@@ -22,6 +21,7 @@ from pytest_vla_shift.statistics.beyond import Beyond, beyond
 from pytest_vla_shift.statistics.bootstrap import RESAMPLES, SEED, TaskName
 from pytest_vla_shift.statistics.floor import FloorContrast
 from pytest_vla_shift.statistics.nominal import NominalPass, nominal_pass
+from pytest_vla_shift.statistics.notes import notes_of
 from pytest_vla_shift.statistics.pairs import PairRow, PairTable, PlannedPair, pair_rows
 from pytest_vla_shift.statistics.suite_compounds import (
     CompoundLevel,
@@ -228,7 +228,7 @@ def build_report(
     )
     notes = (
         *facts.notes,
-        *_notes(facts, suites),
+        *notes_of(facts, suites),
         *_identities(table.rows),
         *_without_axes(names, table),
     )
@@ -365,39 +365,3 @@ def _of_suite(name: str, table: PairTable) -> PairTable:
         tuple(r for r in table.rows if r.planned.suite == name and not _is_nominal(r.planned)),
         tuple(g for g in table.missing if g.planned.suite == name and not _is_nominal(g.planned)),
     )
-
-
-def _notes(facts: RunFacts, suites: Sequence[SuiteReport]) -> list[str]:
-    notes: list[str] = []
-    if facts.privileged:
-        notes.append(
-            "The policy is privileged: it is given ground truth, so a shift of what the cameras"
-            " see cannot affect it. Rows of visual axes check the machinery, not robustness."
-        )
-    if not facts.seeded and not facts.seedable:
-        notes.append(
-            "Policy seed not supported: its server cannot be given a seed, so that no rollout is"
-            " repeatable unless the policy is deterministic, and arms differ by its randomness as"
-            " well as by the shift. Hold changed outcomes against the flip floor beside them."
-        )
-    elif not facts.seeded:
-        notes.append(
-            "Policy seed inert: the policy says that no seed decides its answers. It is"
-            " deterministic, or all arms run with whatever randomness it has. If null pairs"
-            " changed, it is not deterministic."
-        )
-    for suite in suites:
-        if suite.null is None and suite.conditions:
-            notes.append(f"{suite.suite}: no {NULL} condition was run, the flip floor is unknown.")
-        for condition in suite.conditions:
-            again = f" r{condition.replicate}" if condition.replicate else ""
-            where = f"{suite.suite} {condition.condition}{again}"
-            if not condition.pairs:
-                notes.append(f"{where}: no pair was measured.")
-            elif condition.unmeasured_tasks:
-                tasks = ", ".join(condition.unmeasured_tasks)
-                notes.append(
-                    f"{where}: no measured pair of {tasks};"
-                    " the macro average is over the other tasks."
-                )
-    return notes

@@ -301,3 +301,17 @@ def test_little_room_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         folders, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=2**20))
     )
     assert statuses(folders.check(tmp_path)) == ["ok", "note"]
+
+
+# An extra that this Python cannot have
+
+
+def test_an_extra_for_another_python_is_told_and_is_no_core_dependency(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    marked = 'robot-brains>=1; python_version >= "99" and extra == "brains"'
+    monkeypatch.setattr(packages, "_requirements", lambda: [Requirement(marked)])
+    assert not any("robot-brains" in finding.text for finding in packages.core())
+    told = next(finding for finding in packages.extras() if "brains" in finding.text)
+    assert (told.status, told.mend) == ("note", None)
+    assert 'brains: is for another Python: python_version >= "99"' in told.text

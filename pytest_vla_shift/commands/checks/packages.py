@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from importlib import metadata
@@ -38,7 +39,8 @@ def core() -> list[Finding]:
                 "pip install -e . in the repository, or pip install pytest-vla-shift",
             ),
         ]
-    return found + [_core_finding(r) for r in sorted(requirements, key=str) if _extra_of(r) is None]
+    core = [r for r in requirements if _extra_of(r) is None and _is_for_this_python(r)]
+    return found + [_core_finding(r) for r in sorted(core, key=str)]
 
 
 def extras() -> list[Finding]:
@@ -65,12 +67,14 @@ def _extra_of(requirement: Requirement) -> str | None:
     """The extra that asks for a requirement; None for a core dependency."""
     if requirement.marker is None:
         return None
-    for name in metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or ():
-        if requirement.marker.evaluate({"extra": name}) and not requirement.marker.evaluate(
-            {"extra": ""}
-        ):
-            return str(name)
-    return None
+    # By its text: under another Python's marker none of them would hold.
+    named = re.search(r"""extra == ["']([^"']+)["']""", str(requirement.marker))
+    return None if named is None else named[1]
+
+
+def _is_for_this_python(requirement: Requirement) -> bool:
+    marker = requirement.marker
+    return marker is None or marker.evaluate({"extra": _extra_of(requirement) or ""})
 
 
 def _version(requirement: Requirement) -> str | None:
@@ -98,6 +102,11 @@ def _core_finding(requirement: Requirement) -> Finding:
 
 
 def _extra_finding(name: str, requirements: list[Requirement]) -> Finding:
+    others = [
+        str(r.marker).partition(" and extra")[0] for r in requirements if not _is_for_this_python(r)
+    ]
+    if others:
+        return note(f"{name}: is for another Python: {'; '.join(others)}")
     problems = [problem for r in requirements if (problem := _problem(r)) is not None]
     if problems:
         return note(f"{name}: {'; '.join(problems)}", f"pip install '{DISTRIBUTION}[{name}]'")
