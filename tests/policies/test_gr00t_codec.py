@@ -323,6 +323,7 @@ def test_no_part_of_a_message_is_taken_for_one(message: bytes) -> None:
         b"\xdd\x00\x00\xff\xff" * 500,
         b"\x91" * 100_000,
         b"\xdc\x0f\xff" * 1000,
+        b"\xdd\x00\x01\x5f\x90" * 20_000,  # each claims 90,000 items, less than there are bytes
         b"\x81\xa1a" * 100_000,
         b"\xdc\x0f\xff" + (b"\xdc\x0f\xff" + b"\x80" * 4095) * 100,
         b"\xc7\x08\x05" + bytes(8),

@@ -167,10 +167,13 @@ def test_another_complaint_is_no_layout() -> None:
 def test_a_layout_that_is_told_is_not_changed() -> None:
     refusal = {"error": "Observation must contain a 'video' key"}
     with (
-        greeted(stock(PROFILE, get_action=refusal), layout="flat") as connection,
-        pytest.raises(Refused),
+        running(stock(PROFILE, get_action=refusal)) as stub,
+        wire(stub.port, layout="flat") as connection,
     ):
-        connection.ask(SENT, None, 5)
+        connection.greet(PROFILE, 5)
+        with pytest.raises(Refused):
+            connection.ask(SENT, None, 5)
+        assert stub.endpoints.count("get_action") == 1
     with (
         running(stock(PROFILE)) as stub,
         wire(stub.port, layout="nested") as connection,

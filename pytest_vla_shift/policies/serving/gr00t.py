@@ -258,7 +258,7 @@ class Gr00tService:
     def _client(self, sender: bytes, descriptor: int) -> _Client:
         client = self._clients.get(sender)
         if client is None:
-            self._gone(descriptor)
+            self._gone(descriptor)  # whose end was not told: only so many events are kept
             client = self._clients[sender] = _Client(descriptor)
         return client
 

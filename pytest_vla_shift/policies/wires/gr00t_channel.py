@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import socket
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
@@ -24,7 +26,11 @@ _EVENTS = (
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
     | zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_CLOSED
 )
+
+
+T = TypeVar("T")
 
 
 class Deadline:
@@ -77,6 +83,7 @@ class Channel:
                 (zmq.RCVHWM, 4),  # with 1, an answer too many breaks libzmq's REQ socket
                 (zmq.SNDHWM, 1),
                 (zmq.REQ_CORRELATE, 1),
+                (zmq.RECONNECT_IVL, -1),  # a server that was restarted is another one
                 (zmq.IPV6, int(":" in address)),
             ):
                 self._socket.setsockopt(option, value)
@@ -96,9 +103,10 @@ class Channel:
         """
         self._check()
         try:
-            self._socket.setsockopt(zmq.SNDTIMEO, _milliseconds(deadline))
-            self._socket.send(request)
-            frames = self._await(deadline)
+            self._await(zmq.POLLOUT, deadline, lambda: self._socket.send(request, zmq.NOBLOCK))
+            frames = self._await(
+                zmq.POLLIN, deadline, lambda: self._socket.recv_multipart(zmq.NOBLOCK)
+            )
         except zmq.Again as error:
             raise NoReply(f"no complete answer within {deadline.limit_s:g} s") from error
         except zmq.ZMQError as error:
@@ -114,25 +122,23 @@ class Channel:
             self._monitor = None
         self._socket.close(linger=0)
 
-    def _await(self, deadline: Deadline) -> list[bytes]:
-        """The answer's frames; zmq.Again if the time is over."""
+    def _await(self, event: int, deadline: Deadline, work: Callable[[], T]) -> T:
+        """What ``work`` gives once the socket lets it; zmq.Again if the time is over."""
         poller = zmq.Poller()
-        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._socket, event)
         poller.register(self._monitor, zmq.POLLIN)
         while True:
             late = not deadline.left_s()
             ready = dict(poller.poll(_milliseconds(deadline)))
             try:
                 # Even if the server has left: it may have answered right before.
-                frames: list[bytes] = self._socket.recv_multipart(zmq.NOBLOCK)
+                return work()
             except zmq.Again:
                 # Nothing, or an answer to another request, which is dropped.
                 if late:
                     raise
                 if self._monitor in ready:
                     self._check()
-            else:
-                return frames
 
     def _check(self) -> None:
         """Raises WireError if something happened to the connection."""
