@@ -95,9 +95,9 @@ def _stats(shape: tuple[int, ...]) -> dict[str, object]:
     return {"mean": ramp, "std": ramp + 0.2, "min": -1.0 + 0.0 * ramp, "max": 1.0 + 0.0 * ramp}
 
 
-def make(folder: Path, **arguments: str) -> LeRobotPolicy:
+def make(folder: Path, name: str = "lerobot", **arguments: str) -> LeRobotPolicy:
     settings = PolicySettings(checkpoint=read_checkpoint(str(folder)))
-    made = cast("Respecified", resolve("lerobot", arguments, settings=settings))
+    made = cast("Respecified", resolve(name, arguments, settings=settings))
     return cast("LeRobotPolicy", made._policy)
 
 
