@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pytest_vla_shift.policies.profile import Profile
     from pytest_vla_shift.policies.settings import PolicySettings
     from pytest_vla_shift.policies.wires.gr00t import Api
+    from pytest_vla_shift.policies.wires.gr00t_codec import Arrays
     from pytest_vla_shift.policies.wires.gr00t_layout import Layout
     from pytest_vla_shift.policies.wires.protocol import Wire
 
@@ -34,6 +35,7 @@ def gr00t(
     profile: str = "libero",
     api: str = "auto",
     layout: str = "auto",
+    arrays: str = "auto",
     chunk: str | None = None,
     seeded: str | None = None,
 ) -> RemotePolicy:
@@ -45,6 +47,8 @@ def gr00t(
         api: ``n1.5``, ``n1.6`` (also for N1.7), or ``auto``: N1.5 alone knows no reset.
         layout: of observations since N1.6: ``flat`` for a server that was started with
             ``--use-sim-policy-wrapper``, ``nested`` for one without, ``auto`` to try.
+        arrays: how they are written: ``npy``, ``msgpack-numpy``, or ``auto``: as the server does,
+            which its ``get_modality_config`` tells, and ``npy`` if it does not.
         chunk: the most actions in an answer, if the server does not say.
         seeded: whether the server's policy draws from the seed that ``reset`` is given; a stock
             one does not.
@@ -66,13 +70,23 @@ def gr00t(
     check_keys(said.profile)
     apis: dict[str, Api | None] = {"auto": None, "n1.5": "n1.5", "n1.6": "n1.6", "n1.7": "n1.6"}
     layouts: dict[str, Layout | None] = {"auto": None, "flat": "flat", "nested": "nested"}
+    encodings: dict[str, Arrays | None] = {"auto": None, "npy": "npy"}
+    encodings["msgpack-numpy"] = "msgpack-numpy"
+    chosen_arrays = _one_of("arrays", arrays, encodings)
     chosen_api = _one_of("api", api, apis)
     chosen_layout = _one_of("layout", layout, layouts)
     url = settings.url or f"tcp://127.0.0.1:{PORT}"
     host, port = read_url(url, PORT)
 
     def make_wire() -> Wire:
-        return Gr00tWire(host, port, token=settings.token, api=chosen_api, layout=chosen_layout)
+        return Gr00tWire(
+            host,
+            port,
+            token=settings.token,
+            api=chosen_api,
+            layout=chosen_layout,
+            arrays=chosen_arrays,
+        )
 
     return RemotePolicy(
         Adapter(

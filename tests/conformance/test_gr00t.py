@@ -27,6 +27,7 @@ from pytest_vla_shift.policies.serving.host import Host
 from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.policies.wires.gr00t_codec import CodecError, decode, encode
 from pytest_vla_shift.policies.wires.gr00t_layout import flat
+from pytest_vla_shift.protocol.errors import UsageError
 from tests.fakes.gr00t_peers import PING, action_map
 
 PROFILE = find_profile("libero", "gr00t")
@@ -77,7 +78,10 @@ def test_what_it_would_unpickle_is_refused() -> None:
 
 @contextlib.contextmanager
 def msgpack_numpy_server() -> Iterator[str]:
-    """Answers like a server of later N1.7, its arrays written by msgpack-numpy alone."""
+    """Answers like a server of N1.7's middle, its arrays read and written by msgpack-numpy alone.
+
+    The latest also read what the earliest wrote; those between do not.
+    """
     replies = {
         "ping": PING,
         "reset": {},
@@ -89,6 +93,15 @@ def msgpack_numpy_server() -> Iterator[str]:
         },
         "get_action": [action_map(PROFILE, 16, 0.25), {}],
     }
+
+    def reply(endpoint: str, data: object) -> object:
+        if endpoint == "get_action":
+            assert isinstance(data, dict)
+            image = data["observation"]["video.image"]
+            if not isinstance(image, np.ndarray):
+                return {"error": f"'image' must be a numpy array. Got {type(image)}"}
+        return replies[endpoint]
+
     server: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REP)
     server.setsockopt(zmq.LINGER, 0)
     port = server.bind_to_random_port("tcp://127.0.0.1")
@@ -97,8 +110,9 @@ def msgpack_numpy_server() -> Iterator[str]:
     def serve() -> None:
         while not closing.is_set():
             if server.poll(5):
-                request = msgpack.unpackb(server.recv(), raw=False)
-                server.send(pack(replies[request["endpoint"]]))
+                request = unpack(server.recv())
+                assert isinstance(request, dict)
+                server.send(pack(reply(request["endpoint"], request.get("data"))))
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -110,7 +124,7 @@ def msgpack_numpy_server() -> Iterator[str]:
         server.close(0)
 
 
-def test_a_server_that_answers_with_it_drives_our_client() -> None:
+def test_a_server_that_reads_nothing_else_drives_our_client() -> None:
     with (
         msgpack_numpy_server() as url,
         contextlib.closing(gr00t(settings=PolicySettings(url=url, timeout_s=5))) as policy,
@@ -119,6 +133,11 @@ def test_a_server_that_answers_with_it_drives_our_client() -> None:
         actions = policy.act(probe_observation(PROFILE))
     np.testing.assert_array_equal(actions[:, :6], np.full((16, 6), 0.25))
     np.testing.assert_array_equal(actions[:, 6], np.ones(16))
+
+
+def test_it_refuses_the_earlier_encoding_which_is_why_it_is_asked_in_its_own() -> None:
+    with msgpack_numpy_server() as url, pytest.raises(UsageError, match="Got <class 'dict'>"):
+        gr00t(settings=PolicySettings(url=url, timeout_s=5), arrays="npy")
 
 
 def test_a_client_that_speaks_it_is_answered_by_our_server() -> None:

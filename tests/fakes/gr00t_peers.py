@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import zmq
 
-from pytest_vla_shift.policies.wires.gr00t_codec import Modality, decode, encode
+from pytest_vla_shift.policies.wires.gr00t_codec import Arrays, Modality, decode, encode
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,12 +31,13 @@ PING = {"status": "ok", "message": "Server is running"}
 
 
 class Stub:
-    """A REP socket in a thread, and what it was asked."""
+    """A socket in a thread; what it was asked, and how the arrays of that were written."""
 
     def __init__(self, behaviour: Behaviour, port: int = 0) -> None:
         self.behaviour = behaviour
         self.asked: list[tuple[str, object]] = []
         self.tokens: list[object] = []
+        self.arrays: set[Arrays] = set()
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.LINGER, 0)
         until = time.monotonic() + 5
@@ -68,7 +69,7 @@ class Stub:
                 if not self._socket.poll(5):
                     continue
                 *envelope, data = self._socket.recv_multipart()
-                request = decode(data)
+                request = decode(data, self.arrays)
                 assert isinstance(request, dict)
                 self.tokens.append(request.get("api_token"))
                 self.asked.append((str(request["endpoint"]), request.get("data")))

@@ -151,6 +151,7 @@ def test_a_session_is_a_connection_of_its_own() -> None:
     [
         ({"api": "n2"}, "api: 'n2' is none of auto, n1.5, n1.6, n1.7"),
         ({"layout": "deep"}, "layout: 'deep' is none of auto, flat, nested"),
+        ({"arrays": "json"}, "arrays: 'json' is none of auto, npy, msgpack-numpy"),
         ({"profile": "aloha"}, "unknown profile 'aloha'"),
         ({"chunk": "none"}, "chunk"),
         ({"seeded": "maybe"}, "seeded"),

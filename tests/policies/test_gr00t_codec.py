@@ -56,7 +56,7 @@ def fields(**changed: object) -> bytes:
     return msgpack.packb({key.encode(): value for key, value in whole.items()})  # type: ignore[no-any-return]
 
 
-def test_an_array_is_sent_in_the_bytes_that_every_version_reads() -> None:
+def test_an_array_is_written_in_the_bytes_that_earlier_versions_write() -> None:
     assert encode({"x": np.zeros((1, 1, 2), np.float32)}) == NPY
 
 

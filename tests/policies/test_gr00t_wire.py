@@ -12,12 +12,13 @@ from pytest_vla_shift.policies.mapping import payload
 from pytest_vla_shift.policies.probe import EPISODE, probe_observation
 from pytest_vla_shift.policies.profile import find_profile
 from pytest_vla_shift.policies.wires.gr00t import Api, Gr00tWire, Refused
-from pytest_vla_shift.policies.wires.gr00t_codec import Modality, encode
+from pytest_vla_shift.policies.wires.gr00t_codec import Arrays, Modality, encode
 from pytest_vla_shift.policies.wires.gr00t_layout import Layout
 from pytest_vla_shift.policies.wires.protocol import WireError
 from tests.fakes.gr00t_peers import (
     action_map,
     array,
+    config,
     running,
     stock,
 )
@@ -29,9 +30,15 @@ SHORT_S = 0.2
 
 
 def wire(
-    port: int, *, token: str | None = None, api: Api | None = None, layout: Layout | None = None
+    port: int,
+    *,
+    token: str | None = None,
+    api: Api | None = None,
+    layout: Layout | None = None,
+    arrays: Arrays | None = None,
 ) -> closing[Gr00tWire]:
-    return closing(Gr00tWire("127.0.0.1", port, token=token, api=api, layout=layout))
+    made = Gr00tWire("127.0.0.1", port, token=token, api=api, layout=layout, arrays=arrays)
+    return closing(made)
 
 
 @contextmanager
@@ -268,3 +275,22 @@ def test_a_modality_that_is_told_in_n15s_words_is_the_same() -> None:
         said = one.greet(PROFILE, 5)
     assert said.profile == PROFILE
     assert all(row.fits for row in said.rows)
+
+
+def test_a_server_is_sent_arrays_as_it_writes_its_own() -> None:
+    said = config(PROFILE)
+    earlier, later = encode(said, "npy"), encode(said, "msgpack-numpy")
+    told: dict[Arrays | None, dict[bytes, Arrays]] = {
+        None: {earlier: "npy", later: "msgpack-numpy", encode({}): "npy"},
+        "npy": {later: "npy"},
+        "msgpack-numpy": {earlier: "msgpack-numpy"},
+    }
+    for arrays, cases in told.items():
+        for answer, expected in cases.items():
+            with (
+                running(stock(PROFILE, get_modality_config=answer)) as stub,
+                wire(stub.port, arrays=arrays) as connection,
+            ):
+                connection.greet(PROFILE, 5)
+                connection.ask(SENT, None, 5)
+                assert stub.arrays == {expected}

@@ -19,6 +19,7 @@ from pytest_vla_shift.policies.wires.protocol import Greeting, WireError
 if TYPE_CHECKING:
     from pytest_vla_shift.policies.mapping import Payload
     from pytest_vla_shift.policies.profile import Profile
+    from pytest_vla_shift.policies.wires.gr00t_codec import Arrays
     from pytest_vla_shift.policies.wires.protocol import Answer
     from pytest_vla_shift.protocol.observation import EpisodeInfo
 
@@ -41,6 +42,7 @@ class Gr00tWire:
         token: what its ``api_token`` must be.
         api: of the server; None to find out.
         layout: of observations, since N1.6; None to find out with the first one.
+        arrays: how they are written; None for as the server writes its own, if it tells.
     """
 
     def __init__(
@@ -51,11 +53,14 @@ class Gr00tWire:
         token: str | None = None,
         api: Api | None = None,
         layout: layouts.Layout | None = None,
+        arrays: Arrays | None = None,
     ) -> None:
         self._host, self._port = host, port
         self._token = token
         self._api = api
         self._layout = layout
+        self._told = arrays
+        self._arrays: Arrays = arrays or "npy"
         self._channel: Channel | None = None
         self._served = False
         self._widths: Mapping[str, int] = {}
@@ -67,10 +72,13 @@ class Gr00tWire:
         answer = self._call("ping", deadline)
         if not isinstance(answer, Mapping) or answer.get("status") != "ok":
             raise WireError(f"answered a ping with {str(answer)[:200]}")
+        seen: set[Arrays] = set()
         try:
-            config = self._call("get_modality_config", deadline)
+            config = self._call("get_modality_config", deadline, seen=seen)
         except Refused:
             config = None  # it says nothing
+        if self._told is None and seen == {"msgpack-numpy"}:
+            self._arrays = "msgpack-numpy"
         try:
             said = modalities.read(config)
             served = ours.announced(config.get(ours.KEY) if isinstance(config, Mapping) else None)
@@ -144,7 +152,13 @@ class Gr00tWire:
             return "n1.5"
         return "n1.6"
 
-    def _call(self, endpoint: str, deadline: Deadline, data: object = None) -> object:
+    def _call(
+        self,
+        endpoint: str,
+        deadline: Deadline,
+        data: object = None,
+        seen: set[Arrays] | None = None,
+    ) -> object:
         """What the server answers.
 
         Raises:
@@ -159,13 +173,13 @@ class Gr00tWire:
         if self._token:
             request["api_token"] = self._token
         try:
-            reply = self._channel.exchange(encode(request), deadline)
+            reply = self._channel.exchange(encode(request, self._arrays), deadline)
             if reply == OLD:
                 raise WireError(
                     f"answered {endpoint} with the bare bytes ERROR: it is an old server, which"
                     " talks in torch's own format, not in msgpack"
                 )
-            answer = decode(reply)
+            answer = decode(reply, seen)
         except CodecError as error:
             raise WireError(f"{endpoint}: {error}") from error
         except WireError as error:

@@ -1,7 +1,9 @@
 """The messages of GR00T's servers: msgpack, with arrays in either of two encodings.
 
 ``npy`` (N1.5, N1.6, earlier N1.7) has what ``numpy.save`` writes, ``msgpack-numpy`` (later N1.7)
-the fields of that package. Both are read; a server of either kind reads ``npy``, so that is sent.
+the fields of that package. Both are read. Of the servers that write the latter only the latest
+read the former as well, so that each is sent what it writes: its marker of modality
+configurations tells which that is.
 
 What is read is not trusted: no pickled array is opened, and a message takes at most some twenty
 times its own length of memory, whatever lengths it claims.
@@ -37,7 +39,10 @@ MOST_TEXT = 1 << 20
 """Bytes of one text."""
 
 _DTYPE = re.compile(r"[<>|=]?[biuf][1248]")
-_CONFIG_MARKERS = ("__ModalityConfig_class__", "__ModalityConfig__")
+_CONFIG_MARKERS: Mapping[str, Arrays] = {
+    "__ModalityConfig_class__": "npy",
+    "__ModalityConfig__": "msgpack-numpy",
+}
 
 
 class CodecError(ValueError):
@@ -74,7 +79,7 @@ def encode(message: object, arrays: Arrays = "npy", *, config_text: bool = False
             _check_dtype(value.dtype)
             return _npy(value) if arrays == "npy" else _fields(value)
         if isinstance(value, Modality):
-            marker = _CONFIG_MARKERS[0 if arrays == "npy" else 1]
+            marker = next(m for m, written in _CONFIG_MARKERS.items() if written == arrays)
             fields = {"delta_indices": list(value.steps), "modality_keys": list(value.keys)}
             return {marker: True, "as_json": json.dumps(fields) if config_text else fields}
         raise CodecError(f"a {type(value).__name__} cannot be sent")
@@ -93,7 +98,7 @@ def decode(data: bytes, seen: set[Arrays] | None = None) -> object:
 
     Args:
         data: one message.
-        seen: how its arrays were written is added to this.
+        seen: how whoever wrote it writes arrays is added to this, if it tells.
 
     Raises:
         CodecError: it cannot be read, or would not be what it says.
@@ -155,9 +160,11 @@ def _read(found: dict[object, object], seen: set[Arrays] | None) -> object:
     if described is not None and _get(found, "data") is not None:
         seen.add("msgpack-numpy")
         return _from_fields(found, array=bool(described))
-    if any(_get(found, marker) is not None for marker in _CONFIG_MARKERS):
-        content = _get(found, "as_json")
-        return _modality(_get(found, "as_dict") if content is None else content)
+    for marker, arrays in _CONFIG_MARKERS.items():
+        if _get(found, marker) is not None:
+            seen.add(arrays)
+            content = _get(found, "as_json")
+            return _modality(_get(found, "as_dict") if content is None else content)
     return found
 
 
