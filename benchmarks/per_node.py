@@ -5,7 +5,8 @@
 A whole run: pytest, xdist with two workers, the plan, records, actions, first frames, fingerprints,
 Allure results, the report at the end. The simulator and the policy do nothing
 (``benchmarks/instant.py``). The floor is the same number of tests with one string parameter that
-do nothing, with xdist and no other plugin.
+do nothing, with xdist and no other plugin; and once more with allure-pytest, which writes a result
+for each of them.
 """
 
 from __future__ import annotations
@@ -79,14 +80,17 @@ def run(folder: Path, nodes: int, *options: str) -> Cost:
     return Cost(cpu, wall, nodes, after.ru_maxrss / 1024)
 
 
-def empty(root: Path, nodes: int) -> Cost:
-    """The floor: xdist, and nothing to do."""
-    folder = folder_of(root, "empty", None)
+def empty(root: Path, nodes: int, *, allure: bool = False) -> Cost:
+    """The floor: xdist, and nothing to do; with ``allure``, results of allure-pytest as well."""
+    folder = folder_of(root, "empty-allure" if allure else "empty", None)
     (folder / "test_it.py").write_text(EMPTY % nodes)
-    plugins = [
-        f"no:{name}" for name in ("vla-shift", "allure_pytest", "hypothesispytest", "timeout")
-    ]
-    return run(folder, nodes, "-n2", *(word for name in plugins for word in ("-p", name)))
+    others = ["vla-shift", "hypothesispytest", "timeout"] + ([] if allure else ["allure_pytest"])
+    options = [word for name in others for word in ("-p", f"no:{name}")]
+    options += ["--alluredir=results"] if allure else []
+    found = run(folder, nodes, "-n2", *options)
+    results = sum(1 for _ in folder.glob("results/*-result.json"))
+    assert results == (nodes if allure else 0), f"{results} Allure results of {nodes} tests"
+    return found
 
 
 def whole(root: Path, least: int, size: int, *options: str) -> Cost:
@@ -116,6 +120,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         _tell("pytest and xdist, empty tests", empty(Path(folder), given.nodes))
+        _tell("the same, with allure-pytest", empty(Path(folder), given.nodes, allure=True))
         _tell("the plugin", whole(Path(folder), given.nodes, given.size))
 
 
