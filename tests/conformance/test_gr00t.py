@@ -29,6 +29,7 @@ from pytest_vla_shift.policies.wires.gr00t_codec import CodecError, decode, enco
 from pytest_vla_shift.policies.wires.gr00t_layout import flat
 from pytest_vla_shift.protocol.errors import UsageError
 from tests.fakes.gr00t_peers import PING, action_map
+from tests.fakes.services import answering
 
 PROFILE = find_profile("libero", "gr00t")
 ARRAYS = [
@@ -141,22 +142,15 @@ def test_it_refuses_the_earlier_encoding_which_is_why_it_is_asked_in_its_own() -
 
 
 def test_a_client_that_speaks_it_is_answered_by_our_server() -> None:
-    service = open_service(Host(Random(), PROFILE), port=0)
-    thread = threading.Thread(target=service.serve)
-    thread.start()
     client: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REQ)
     client.setsockopt(zmq.LINGER, 0)
     client.setsockopt(zmq.RCVTIMEO, 5000)
-    client.connect(service.url)
-    try:
+    with client, answering(open_service(Host(Random(), PROFILE), port=0)) as service:
+        client.connect(service.url)
         observation = flat(payload(PROFILE, probe_observation(PROFILE)))
         data = {"observation": observation, "options": {}}
         client.send(pack({"endpoint": "get_action", "data": data}))
         answer = unpack(client.recv())
-    finally:
-        client.close(0)
-        service.close()
-        thread.join()
     assert isinstance(answer, list)
     actions, _ = answer
     assert actions["action.x"].shape == (1, 8, 1)

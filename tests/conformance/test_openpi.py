@@ -33,6 +33,7 @@ from pytest_vla_shift.policies.serving.openpi import open_service
 from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.policies.wires.openpi_codec import pack, read
 from pytest_vla_shift.protocol.errors import PolicyServerError, UsageError
+from tests.fakes.services import answering
 from tests.policies.openpi_peers import INFO, libero_observation
 from tests.policies.websocket_peers import closed_port
 
@@ -165,14 +166,9 @@ class TestOurClientAndTheirServer:
 @contextmanager
 def our_server(token: str | None = None) -> Iterator[str]:
     """The URL of ours, with the policy ``random`` behind it."""
-    service = open_service(Host(Random(), find_profile("libero", "openpi")), port=0, token=token)
-    thread = threading.Thread(target=service.serve)
-    thread.start()
-    try:
+    host = Host(Random(), find_profile("libero", "openpi"))
+    with answering(open_service(host, port=0, token=token)) as service:
         yield service.url
-    finally:
-        service.close()
-        thread.join()
 
 
 def stock_observation(prompt: str = INFO.instruction) -> dict[str, object]:

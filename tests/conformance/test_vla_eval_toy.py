@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from pytest_vla_shift.policies.profile import read_profile
 from pytest_vla_shift.policies.serving.host import Host
 from pytest_vla_shift.policies.serving.vla_eval import open_service
 from pytest_vla_shift.protocol.observation import Observation
+from tests.fakes.services import answering
 from tests.fakes.toy_policies import Seer
 from tests.plugin.toy_project import ToyProject
 from tests.policies.observations import INFO
@@ -98,14 +98,8 @@ def theirs(_: Path) -> Iterator[str]:
 
 @contextmanager
 def ours(profile: Path) -> Iterator[str]:
-    service = open_service(Host(Seer(), read_profile(str(profile))), port=0)
-    thread = threading.Thread(target=service.serve)
-    thread.start()
-    try:
+    with answering(open_service(Host(Seer(), read_profile(str(profile))), port=0)) as service:
         yield service.url
-    finally:
-        service.close()
-        thread.join()
 
 
 def measured(project: ToyProject, run: str) -> list[tuple[object, ...]]:

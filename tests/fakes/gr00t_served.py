@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from pytest_vla_shift.policies.serving.host import Host
 from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.policies.wires.gr00t_codec import Arrays, decode, encode
 from pytest_vla_shift.protocol.observation import Observation
+from tests.fakes.services import answering
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,17 +85,10 @@ def serving(
     port: int = 0,
     seed: int = 0,
 ) -> Iterator[str]:
-    service = open_service(
-        Host(policy, profile, seed=seed), port=port, token=token, api=api, arrays=arrays
-    )
-    thread = threading.Thread(target=service.serve)
-    thread.start()
-    try:
+    host = Host(policy, profile, seed=seed)
+    service = open_service(host, port=port, token=token, api=api, arrays=arrays)
+    with answering(service):
         yield service.url
-    finally:
-        service.close()
-        thread.join(10)
-        assert not thread.is_alive()
 
 
 @contextlib.contextmanager

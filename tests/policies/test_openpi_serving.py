@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from pytest_vla_shift.protocol.observation import (
     Observation,
     PrivilegedState,
 )
+from tests.fakes.services import answering
 from tests.policies.openpi_peers import INFO, libero_observation
 from tests.policies.websocket_peers import AMPLE_S, within
 
@@ -86,16 +86,8 @@ class WithSessions(Recording):
 
 @contextlib.contextmanager
 def serving(policy: Policy, token: str | None = None) -> Iterator[str]:
-    host = Host(policy, PROFILE)
-    service = open_service(host, port=0, token=token)
-    thread = threading.Thread(target=service.serve)
-    thread.start()
-    try:
+    with answering(open_service(Host(policy, PROFILE), port=0, token=token)) as service:
         yield service.url
-    finally:
-        service.close()
-        thread.join(10)
-        assert not thread.is_alive()
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from pytest_vla_shift.policies.profile import read_profile
 from pytest_vla_shift.policies.protocol import Policy
 from pytest_vla_shift.policies.serving.host import Host
 from pytest_vla_shift.policies.serving.openpi import open_service
+from tests.fakes.services import answering
 from tests.fakes.toy_policies import Seer
 from tests.plugin.toy_project import ToyProject
 from tests.policies.openpi_peers import Answer, double, zeros
@@ -70,14 +70,9 @@ def asked(url: str, *more: str) -> list[str]:
 
 @contextmanager
 def serving(policy: Policy, project: ToyProject) -> Iterator[str]:
-    service = open_service(Host(policy, read_profile(str(project.path / "toy.toml"))), port=0)
-    thread = threading.Thread(target=service.serve)
-    thread.start()
-    try:
+    host = Host(policy, read_profile(str(project.path / "toy.toml")))
+    with answering(open_service(host, port=0)) as service:
         yield service.url
-    finally:
-        service.close()
-        thread.join()
 
 
 def measured(project: ToyProject, run: str) -> list[tuple[object, ...]]:

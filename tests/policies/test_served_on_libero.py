@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import threading
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from pytest_vla_shift.policies.scripted import Scripted
 from pytest_vla_shift.policies.serving.host import Host
 from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
+from tests.fakes.services import answering
 from tests.simulators import libero_support as support
 
 STOVE = Episode("libero_goal", "turn_on_the_stove", 2)
@@ -51,15 +51,9 @@ def test_a_shifted_rollout_is_the_same_to_the_bit(wire: str) -> None:
     choice = WIRES[wire]
     module = importlib.import_module(f"pytest_vla_shift.policies.serving.{choice.module}")
     host = Host(Scripted(), find_profile(choice.profile, choice.wire))
-    service = module.open_service(host, port=0)
-    thread = threading.Thread(target=service.serve)
-    thread.start()
-    try:
+    with answering(module.open_service(host, port=0)) as service:
         policy = resolve(wire, {}, settings=PolicySettings(url=service.url, timeout_s=10))
         served = rollout(policy)
         policy.close()
-    finally:
-        service.close()
-        thread.join(10)
     assert served == in_process()
     assert len(set(served)) > 100  # it moved

@@ -6,7 +6,6 @@ import http.client
 import json
 import logging
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.protocol.errors import PolicyServerError, UsageError
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo, Observation
 from tests.fakes.openvla_deploy import Deploy, eight_actions
+from tests.fakes.services import answering
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,18 +83,15 @@ class WithSessions(Counting):
 
 @contextmanager
 def served(
-    policy: Policy, profile: str = "libero", token: str | None = None, seed: int = 0
+    policy: Policy,
+    profile: str = "libero",
+    token: str | None = None,
+    seed: int = 0,
+    port: int = 0,
 ) -> Iterator[OpenVlaService]:
     host = Host(policy, find_profile(profile, "openvla"), seed=seed)
-    service = open_service(host, port=0, token=token)
-    thread = threading.Thread(target=service.serve)
-    thread.start()
-    try:
+    with answering(open_service(host, port=port, token=token)) as service:
         yield service
-    finally:
-        service.close()
-        thread.join(5)
-        assert not thread.is_alive()
 
 
 def post(
@@ -332,19 +329,13 @@ def test_another_server_at_the_same_place_is_noticed() -> None:
     with served(WithSessions()) as service:
         policy = client(service)
         port = int(service.url.rpartition(":")[2])
-    other = WithSessions(chunk=2)
-    host = Host(other, find_profile("libero", "openvla"))
-    service = open_service(host, port=port)
-    thread = threading.Thread(target=service.serve)
-    thread.start()
-    policy.reset(INFO, seed=1)
-    with pytest.raises(PolicyServerError):
-        policy.act(probe_observation(policy.profile))
-    with pytest.raises(PolicyServerError, match="another server than at the start"):
+    with served(WithSessions(chunk=2), port=port):
         policy.reset(INFO, seed=1)
-    policy.close()
-    service.close()
-    thread.join()
+        with pytest.raises(PolicyServerError):
+            policy.act(probe_observation(policy.profile))
+        with pytest.raises(PolicyServerError, match="another server than at the start"):
+            policy.reset(INFO, seed=1)
+        policy.close()
 
 
 def test_the_policy_of_one_server_is_passed_on_over_another_wire() -> None:
@@ -352,19 +343,15 @@ def test_the_policy_of_one_server_is_passed_on_over_another_wire() -> None:
     with Deploy(eight_actions) as stock_server:
         behind = resolve("openvla-oft", {}, settings=PolicySettings(url=stock_server.url))
         host = Host(behind, find_profile("libero", "gr00t"))
-        service = gr00t.open_service(host, port=0)
-        thread = threading.Thread(target=service.serve)
-        thread.start()
-        front = resolve("gr00t", {}, settings=PolicySettings(url=service.url, timeout_s=10))
-        found = []
-        for policy in (behind, front):
-            policy.reset(INFO, seed=1)
-            shown = probe_observation(find_profile("oft-libero", "openvla"))
-            found.append(policy.act(shown))
-        np.testing.assert_allclose(found[1], found[0], atol=1e-6)  # float32 on the way
-        sent = stock_server.payloads[-1]["full_image"]
-        np.testing.assert_array_equal(sent, shown.images["agentview"][:, ::-1])
-        front.close()
-        service.close()
-        thread.join(10)
+        with answering(gr00t.open_service(host, port=0)) as service:
+            front = resolve("gr00t", {}, settings=PolicySettings(url=service.url, timeout_s=10))
+            found = []
+            for policy in (behind, front):
+                policy.reset(INFO, seed=1)
+                shown = probe_observation(find_profile("oft-libero", "openvla"))
+                found.append(policy.act(shown))
+            np.testing.assert_allclose(found[1], found[0], atol=1e-6)  # float32 on the way
+            sent = stock_server.payloads[-1]["full_image"]
+            np.testing.assert_array_equal(sent, shown.images["agentview"][:, ::-1])
+            front.close()
         behind.close()

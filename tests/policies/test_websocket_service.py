@@ -18,6 +18,7 @@ from pytest_vla_shift.policies.serving.websocket import Client, Gone, WebsocketS
 from pytest_vla_shift.policies.wires.protocol import WireError
 from pytest_vla_shift.policies.wires.websocket import Websocket
 from pytest_vla_shift.protocol.errors import UsageError
+from tests.fakes.services import answering
 from tests.policies.websocket_peers import AMPLE_S, within
 
 
@@ -30,14 +31,8 @@ def echo(client: Client) -> None:
 def serving(talk: Callable[[Client], None] = echo) -> Iterator[WebsocketService]:
     pages = {"/health": ("application/json", '{"status": "ok"}')}
     service = WebsocketService(talk, "127.0.0.1", 0, extra="openpi", pages=pages.get)
-    thread = threading.Thread(target=service.serve)
-    thread.start()
-    try:
+    with answering(service):
         yield service
-    finally:
-        service.close()
-        thread.join(10)
-        assert not thread.is_alive()
 
 
 def address(service: WebsocketService) -> tuple[str, int]:

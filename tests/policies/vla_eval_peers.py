@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +13,7 @@ from pytest_vla_shift.policies.protocol import Policy, PolicySpec
 from pytest_vla_shift.policies.serving.host import Host
 from pytest_vla_shift.policies.serving.vla_eval import open_service
 from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
+from tests.fakes.services import answering
 
 
 class Oracle:
@@ -81,12 +81,6 @@ def served(
     policy: Policy, profile: str = "vla-eval-libero", token: str | None = None
 ) -> Iterator[str]:
     """The URL of a server of ours with ``policy`` behind it."""
-    service = open_service(Host(policy, read_profile(profile)), port=0, token=token)
-    thread = threading.Thread(target=service.serve)
-    thread.start()
-    try:
+    host = Host(policy, read_profile(profile))
+    with answering(open_service(host, port=0, token=token)) as service:
         yield service.url
-    finally:
-        service.close()
-        thread.join(10.0)
-        assert not thread.is_alive()
