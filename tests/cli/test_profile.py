@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_vla_shift.cli import main
-from tests.fakes.memory_wire import TEXT
+from tests.fakes.toy_profile import TEXT, toy_text
 from tests.plugin.toy_project import SUITE
 from tests.policies.shipped_profiles import NAMES
 
@@ -56,7 +56,7 @@ def test_files_of_ones_own_are_compared_and_a_misfit_is_an_exit_code(
     profile.write_text(TEXT)
     suite.write_text(SUITE)
     assert len(shown(capsys, str(profile), "--suite", str(suite))) > 5
-    profile.write_text(TEXT.replace("size = [16, 16]", "size = [224, 224]"))
+    profile.write_text(toy_text(("size = [16, 16]", "size = [224, 224]")))
     lines = shown(capsys, str(profile), "--suite", str(suite), code=1)
     (wrong,) = (line for line in lines if line.startswith("!"))
     assert wrong.split()[:3] == ["!", "image", "front"]
@@ -83,6 +83,6 @@ def test_a_malformed_file_is_refused_and_placed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text(TEXT.replace('orientation = "mirrored"', 'orientation = "flipped"'))
+    path.write_text(toy_text(('"mirrored"', '"flipped"')))
     assert main(["profile", str(path)]) == 2
     assert "no. 1: 'orientation' must be one of upright" in capsys.readouterr().err

@@ -18,34 +18,21 @@ from pytest_vla_shift.policies.serving.vla_eval import open_service
 from pytest_vla_shift.protocol.observation import Observation
 from tests.fakes.services import answering
 from tests.fakes.toy_policies import Seer
+from tests.fakes.toy_profile import toy_text
 from tests.plugin.toy_project import ToyProject
 from tests.policies.observations import INFO
 
-PROFILE = """
-schema = 1
-title = "The toy"
-wire = "vla-eval"
-simulators = ["tests.fakes.toy_simulator:factory"]
-source = "tests"
-action_dim = 7
-chunk = 4
-replan = 4
-instruction = "task_description"
-
-[[images]]
-key = "images/front"
-camera = "front"
-orientation = "mirrored"
-size = [16, 16]
-
-[[states]]
-key = "states"
-parts = ["eef_pos", "eef_axis_angle_short", "gripper_qpos"]
-dtype = "float64"
-
-[[actions]]
-key = "actions"
-columns = [0, 1, 2, 3, 4, 5]
+PROFILE = toy_text(
+    ('"openpi"', '"vla-eval"'),
+    ('"prompt"', '"task_description"'),
+    ('key = "front"', 'key = "images/front"'),
+    ('key = "state"', 'key = "states"'),
+    ('"eef_axis_angle"', '"eef_axis_angle_short"'),
+    (
+        """columns = [0, 1, 2, 3, 4, 5, 6]
+to = [0, 1, 2, 3, 4, 5, 6]
+""",
+        """columns = [0, 1, 2, 3, 4, 5]
 to = [0, 1, 2, 3, 4, 5]
 low = -1.0
 high = 1.0
@@ -55,9 +42,9 @@ key = "actions"
 columns = [6]
 to = [6]
 transform = "sign"
-low = -1.0
-high = 1.0
-"""
+""",
+    ),
+)
 
 FEW = ("--vla-episodes=1", "--vla-task=reach_left")
 
@@ -102,20 +89,12 @@ def ours(profile: Path) -> Iterator[str]:
         yield service.url
 
 
-def measured(project: ToyProject, run: str) -> list[tuple[object, ...]]:
-    """What every rollout came to, without who was asked."""
-    return sorted(
-        (str(row["task"]), row["episode"], str(row["condition"]), row["success"], row["steps"])
-        for row in project.rows(run)
-    )
-
-
 def test_outcomes_are_those_in_process_whoever_serves(tmp_path: Path) -> None:
     project = ToyProject(tmp_path / "project")
     profile = project.path / "toy.toml"
     profile.write_text(PROFILE)
     project.run(*FEW, "--vla-run=inside", policy="tests.fakes.toy_policies:Seer")
-    inside = measured(project, "inside")
+    inside = project.measured("inside")
     assert len(inside) >= 5
     assert len({row[3] for row in inside}) == 2  # some succeed, some do not
     for name, server in (("theirs", theirs), ("ours", ours)):
@@ -127,6 +106,6 @@ def test_outcomes_are_those_in_process_whoever_serves(tmp_path: Path) -> None:
                 "--vla-policy-arg=profile=toy.toml",
                 policy="vla-eval",
             )
-        assert measured(project, name) == inside, name
+        assert project.measured(name) == inside, name
     (note,) = {row["seed_note"] for row in project.rows("theirs")}
     assert note == "not supported"

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,12 +14,12 @@ import numpy as np
 
 from pytest_vla_shift.policies import extension
 from pytest_vla_shift.policies.mapping import reply
-from pytest_vla_shift.policies.profile import Profile, parse_profile
+from pytest_vla_shift.policies.profile import Profile
 from pytest_vla_shift.policies.remote import Adapter, RemotePolicy
 from pytest_vla_shift.policies.serving.host import Host
 from pytest_vla_shift.policies.wires.protocol import Greeting, WireError
 from tests.fakes.toy_policies import Expert, Seer
-from tests.fakes.toy_simulator import NAME
+from tests.fakes.toy_profile import toy_profile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,45 +30,6 @@ if TYPE_CHECKING:
     from pytest_vla_shift.protocol.observation import EpisodeInfo
 
     Answer = Mapping[str, NDArray[np.generic]]
-
-TEXT = f"""
-schema = 1
-title = "The toy"
-wire = "openpi"
-simulators = ["{NAME}"]
-source = "tests/fakes/toy_simulator.py"
-action_dim = 7
-chunk = 4
-replan = 4
-instruction = "prompt"
-
-[[images]]
-key = "front"
-camera = "front"
-orientation = "mirrored"
-size = [16, 16]
-
-[[states]]
-key = "state"
-parts = ["eef_pos", "eef_axis_angle", "gripper_qpos"]
-dtype = "float64"
-
-[[actions]]
-key = "actions"
-columns = [0, 1, 2, 3, 4, 5, 6]
-to = [0, 1, 2, 3, 4, 5, 6]
-low = -1.0
-high = 1.0
-"""
-
-
-def toy_profile(*changes: tuple[str, str]) -> Profile:
-    """A profile for the toy, with texts replaced."""
-    text = TEXT
-    for before, after in changes:
-        assert text.count(before) == 1, before
-        text = text.replace(before, after)
-    return parse_profile(tomllib.loads(text), "toy", "toy.toml")
 
 
 @dataclass

@@ -139,6 +139,20 @@ class ToyProject:
         informative = ("timing", "where", "attempts")
         return [{k: v for k, v in row.items() if k not in informative} for row in self.rows(run)]
 
+    def measured(self, run: str) -> list[tuple[object, ...]]:
+        """What every rollout came to, without who was asked; sorted."""
+        return sorted(
+            (
+                str(row["task"]),
+                row["episode"],
+                str(row["condition"]),
+                row["success"],
+                row["steps"],
+                str(row["stages"]),
+            )
+            for row in self.rows(run)
+        )
+
     def only_suite(self, run: str) -> dict[str, Any]:
         """The one suite in ``summary.json``."""
         (suite,) = json.loads((self.directory(run) / "summary.json").read_text())["suites"]

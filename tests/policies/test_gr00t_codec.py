@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import pickle
-import tracemalloc
 
 import msgpack
 import numpy as np
@@ -23,6 +22,7 @@ from pytest_vla_shift.policies.wires.gr00t_codec import (
     encode,
     modality,
 )
+from tests.fakes.memory import memory_below
 
 ENCODINGS: tuple[Arrays, ...] = ("npy", "msgpack-numpy")
 
@@ -336,14 +336,8 @@ def test_no_part_of_a_message_is_taken_for_one(message: bytes) -> None:
     ids=lambda message: message[:8].hex(),
 )
 def test_garbage_is_refused_before_it_takes_memory(message: bytes) -> None:
-    tracemalloc.start()
-    try:
-        with pytest.raises(CodecError):
-            decode(message)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 64 << 20
+    with memory_below(64 << 20), pytest.raises(CodecError):
+        decode(message)
 
 
 def test_as_many_lists_and_maps_as_any_server_sends_are_read() -> None:

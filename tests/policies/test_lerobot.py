@@ -5,7 +5,6 @@ What the real library does is in tests/conformance/test_lerobot.py, where it can
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -19,26 +18,10 @@ from pytest_vla_shift.policies.probe import EPISODE, probe_observation
 from pytest_vla_shift.policies.quantities import axis_angle
 from pytest_vla_shift.policies.registry import resolve
 from pytest_vla_shift.policies.settings import PolicySettings, read_checkpoint
-from tests.fakes.lerobot_checkpoints import (
-    FIRST,
-    IMAGE2,
-    forget,
-    stand_in,
-    write_checkpoint,
-)
+from tests.fakes.lerobot_checkpoints import FIRST, IMAGE2, write_checkpoint
 from tests.policies.lerobot_peer import answer, make, observation, refusal, seen, values
 
-
-@pytest.fixture(autouse=True)
-def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    stand_in(monkeypatch)
-    yield
-    forget()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoint"
+pytestmark = pytest.mark.usefixtures("lerobot_library")
 
 
 def test_a_chunk_is_asked_for_and_comes_out_in_the_simulators_numbers(folder: Path) -> None:

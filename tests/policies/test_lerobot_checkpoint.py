@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,24 +10,10 @@ import pytest
 from pytest_vla_shift.policies.registry import resolve
 from pytest_vla_shift.policies.settings import PolicySettings, read_checkpoint
 from pytest_vla_shift.protocol.errors import UsageError
-from tests.fakes.lerobot_checkpoints import (
-    forget,
-    stand_in,
-    write_checkpoint,
-)
+from tests.fakes.lerobot_checkpoints import forget, write_checkpoint
 from tests.policies.lerobot_peer import make, refusal
 
-
-@pytest.fixture(autouse=True)
-def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    stand_in(monkeypatch)
-    yield
-    forget()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoint"
+pytestmark = pytest.mark.usefixtures("lerobot_library")
 
 
 def test_weights_that_are_missing_are_refused(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,26 +12,10 @@ import pytest
 from pytest_vla_shift.policies.lerobot_declared import RESIZES
 from pytest_vla_shift.policies.lerobot_policy import LeRobotPolicy
 from pytest_vla_shift.policies.probe import probe_observation
-from tests.fakes.lerobot_checkpoints import (
-    IMAGE,
-    IMAGE2,
-    forget,
-    stand_in,
-    write_checkpoint,
-)
+from tests.fakes.lerobot_checkpoints import IMAGE, IMAGE2, write_checkpoint
 from tests.policies.lerobot_peer import answer, make, refusal, seen, side, values
 
-
-@pytest.fixture(autouse=True)
-def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    stand_in(monkeypatch)
-    yield
-    forget()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoint"
+pytestmark = pytest.mark.usefixtures("lerobot_library")
 
 
 def test_what_a_preprocessor_renames_is_sent_under_the_name_before(folder: Path) -> None:

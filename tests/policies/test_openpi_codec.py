@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import tracemalloc
 from contextlib import suppress
 
 import msgpack
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from pytest_vla_shift.policies.wires import bounded_msgpack
 from pytest_vla_shift.policies.wires.bounded_msgpack import CodecError
 from pytest_vla_shift.policies.wires.openpi_codec import pack, read
+from tests.fakes.memory import memory_below
 
 GOLDEN = (
     "82"
@@ -150,14 +150,8 @@ BOMBS = {
 
 @pytest.mark.parametrize("frame", BOMBS.values(), ids=BOMBS.keys())
 def test_a_small_message_does_not_become_a_large_value(frame: bytes) -> None:
-    tracemalloc.start()
-    try:
-        with pytest.raises(CodecError):
-            read(frame)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 300 * bounded_msgpack.MOST_ITEMS
+    with memory_below(300 * bounded_msgpack.MOST_ITEMS), pytest.raises(CodecError):
+        read(frame)
 
 
 def test_as_many_items_as_are_allowed_are_read() -> None:

@@ -15,44 +15,24 @@ from pytest_vla_shift.policies.serving.host import Host
 from pytest_vla_shift.policies.serving.openpi import open_service
 from tests.fakes.services import answering
 from tests.fakes.toy_policies import Seer
+from tests.fakes.toy_profile import toy_text
 from tests.plugin.toy_project import ToyProject
 from tests.policies.openpi_peers import Answer, double, zeros
 
-PROFILE = """
-schema = 1
-title = "The toy"
-wire = "openpi"
-simulators = ["tests.fakes.toy_simulator:factory"]
-source = "tests"
-action_dim = 7
-chunk = 4
-replan = 4
-instruction = "prompt"
-
-[[images]]
-key = "observation/image"
-camera = "front"
-orientation = "mirrored"
-size = [16, 16]
-
-[[images]]
+PROFILE = toy_text(
+    ('key = "front"', 'key = "observation/image"'),
+    ('key = "state"', 'key = "observation/state"'),
+    (
+        "[[states]]",
+        """[[images]]
 key = "observation/wrist_image"
 camera = "wrist"
 orientation = "mirrored"
 size = [16, 16]
 
-[[states]]
-key = "observation/state"
-parts = ["eef_pos", "eef_axis_angle", "gripper_qpos"]
-dtype = "float64"
-
-[[actions]]
-key = "actions"
-columns = [0, 1, 2, 3, 4, 5, 6]
-to = [0, 1, 2, 3, 4, 5, 6]
-low = -1.0
-high = 1.0
-"""
+[[states]]""",
+    ),
+)
 
 FEW = ("--vla-episodes=0:2", "--vla-task=reach_left")
 
@@ -75,26 +55,11 @@ def serving(policy: Policy, project: ToyProject) -> Iterator[str]:
         yield service.url
 
 
-def measured(project: ToyProject, run: str) -> list[tuple[object, ...]]:
-    """What every rollout came to, without who was asked."""
-    return sorted(
-        (
-            str(row["task"]),
-            row["episode"],
-            str(row["condition"]),
-            row["success"],
-            row["steps"],
-            str(row["stages"]),
-        )
-        for row in project.rows(run)
-    )
-
-
 def test_outcomes_are_those_in_process(project: ToyProject) -> None:
     project.run(*FEW, "--vla-run=inside", policy="tests.fakes.toy_policies:Seer")
     with serving(Seer(), project) as url:
         project.run(*asked(url, "--vla-run=outside"), policy="openpi")
-    inside, outside = measured(project, "inside"), measured(project, "outside")
+    inside, outside = project.measured("inside"), project.measured("outside")
     assert len(inside) >= 10
     assert outside == inside
     assert len({row[3] for row in inside}) == 2  # some succeed, some do not

@@ -8,7 +8,6 @@ import json
 import re
 import socket
 import time
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -35,6 +34,7 @@ from tests.fakes.http_peers import (
     saying,
     silent,
 )
+from tests.fakes.memory import memory_below
 
 INFO = EpisodeInfo(Episode("libero_object", "pick_up_the_milk", 3), "pick up the milk", 280)
 LIMIT_S = 0.3
@@ -180,26 +180,16 @@ def test_a_time_limit_is_for_the_whole_exchange(answer: Answer) -> None:
 
 
 def test_an_answer_that_does_not_stop_takes_no_memory() -> None:
-    tracemalloc.start()
-    try:
+    with memory_below(32 << 20):
         message = failure(endless)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert "more than" in message
-    assert peak < 32 << 20
 
 
 def test_a_length_that_is_announced_takes_no_memory() -> None:
-    tracemalloc.start()
-    try:
-        head = b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n"
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n"
+    with memory_below(32 << 20):
         message = failure(saying(head + ACTION, then_close=True))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert "broke off" in message
-    assert peak < 32 << 20
 
 
 def test_an_answer_that_comes_late_is_never_executed() -> None:

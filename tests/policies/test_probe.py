@@ -9,7 +9,7 @@ from pytest_vla_shift.policies.mapping import observed, payload
 from pytest_vla_shift.policies.probe import EPISODE, SIZE, probe_observation
 from pytest_vla_shift.policies.profile import QUANTITIES, read_profile
 from pytest_vla_shift.policies.quantities import quantity, source_of
-from tests.fakes.memory_wire import toy_profile
+from tests.fakes.toy_profile import toy_profile
 from tests.policies.shipped_profiles import NAMES
 
 

@@ -24,8 +24,9 @@ from pytest_vla_shift.protocol.observation import (
     Observation,
     PrivilegedState,
 )
-from tests.fakes.memory_wire import Script, remote, toy_profile
+from tests.fakes.memory_wire import Script, remote
 from tests.fakes.toy_policies import Flaky, Seer
+from tests.fakes.toy_profile import toy_profile
 from tests.policies.shipped_profiles import observation_for
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from pytest_vla_shift.policies.serving.host import UNTOLD, Host, HostBusy
 from pytest_vla_shift.protocol.errors import PolicyError, UsageError
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo, Goal, Observation
 from pytest_vla_shift.simulators.protocol import SimulatorSettings
-from tests.fakes.memory_wire import toy_profile
 from tests.fakes.toy_policies import Expert, NotANumber, Raises
+from tests.fakes.toy_profile import toy_profile
 from tests.fakes.toy_simulator import factory
 from tests.policies.shipped_profiles import observation_for
 
