@@ -71,14 +71,18 @@ def absent(**modules: object) -> Iterator[None]:
             sys.modules.pop(dotted, None)
 
 
-def pi0(model: Model, **fields: object) -> Any:
+def of_openpi(
+    module: str, name: str, model: Model, fields: dict[str, object], **more: object
+) -> Any:
+    """A server around a policy of openpi's; ``more`` is what it has beside that."""
+
     def infer(observation: dict[str, Any]) -> dict[str, Any]:
         model.seen.append(observation)
         return {"actions": CHUNK.copy()}
 
     return bare(
-        "pi0",
-        "Pi0ModelServer",
+        module,
+        name,
         10,
         **{
             "image_key": "observation/image",
@@ -87,9 +91,14 @@ def pi0(model: Model, **fields: object) -> Any:
             "state_dim": 8,
             "image_resolution": None,
             "_policy": SimpleNamespace(infer=infer),
+            **more,
             **fields,
         },
     )
+
+
+def pi0(model: Model, **fields: object) -> Any:
+    return of_openpi("pi0", "Pi0ModelServer", model, fields)
 
 
 def oft(model: Model, **fields: object) -> Any:
@@ -254,26 +263,8 @@ def vlanext(model: Model) -> Any:
 
 
 def mme_vla(model: Model, **fields: object) -> Any:
-    def infer(observation: dict[str, Any]) -> dict[str, Any]:
-        model.seen.append(observation)
-        return {"actions": CHUNK.copy()}
-
-    return bare(
-        "mme_vla",
-        "MmeVlaModelServer",
-        10,
-        **{
-            "image_key": "observation/image",
-            "wrist_image_key": "observation/wrist_image",
-            "state_key": "observation/state",
-            "state_dim": 8,
-            "image_resolution": None,
-            "use_history": False,
-            "_state_warned": False,
-            "_policy": SimpleNamespace(infer=infer),
-            **fields,
-        },
-    )
+    more: dict[str, object] = {"use_history": False, "_state_warned": False}
+    return of_openpi("mme_vla", "MmeVlaModelServer", model, fields, **more)
 
 
 def lerobot(model: Model, **fields: object) -> Any:

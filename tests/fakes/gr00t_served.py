@@ -6,72 +6,25 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
 import zmq
 
 from pytest_vla_shift.policies.gr00t import gr00t
 from pytest_vla_shift.policies.mapping import payload
 from pytest_vla_shift.policies.probe import probe_observation
 from pytest_vla_shift.policies.profile import Profile, find_profile
-from pytest_vla_shift.policies.protocol import PolicySpec
 from pytest_vla_shift.policies.remote import RemotePolicy
 from pytest_vla_shift.policies.serving.gr00t import open_service
 from pytest_vla_shift.policies.serving.host import Host
 from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.policies.wires.gr00t_codec import Arrays, decode, encode
-from pytest_vla_shift.protocol.observation import Observation
 from tests.fakes.services import answering
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from pytest_vla_shift.policies.protocol import Policy
     from pytest_vla_shift.policies.wires.gr00t import Api
-    from pytest_vla_shift.protocol.observation import EpisodeInfo
 
 PROFILE = find_profile("libero", "gr00t")
 SENT = payload(PROFILE, probe_observation(PROFILE))
-
-
-class Recording:
-    """Answers its seed, its step and the gripper, and keeps what it was shown."""
-
-    def __init__(self, action_dim: int = 7, **spec: object) -> None:
-        self.spec = PolicySpec(
-            name="recording",
-            revision="1",
-            cameras=("agentview", "robot0_eye_in_hand"),
-            action_dim=action_dim,
-            chunk=4,
-            replan=2,
-            seeded=True,
-            **spec,  # type: ignore[arg-type]
-        )
-        self.begun: list[tuple[EpisodeInfo, int]] = []
-        self.seen: list[Observation] = []
-
-    def unsupported(self, task_suite: str, task: str) -> str | None:
-        return None
-
-    def reset(self, episode: EpisodeInfo, seed: int) -> None:
-        self.begun.append((episode, seed))
-
-    def act(self, observation: Observation) -> NDArray[np.float64]:
-        self.seen.append(observation)
-        actions = np.zeros((4, self.spec.action_dim))
-        actions[:, 0] = self.begun[-1][1] / 1000
-        actions[:, 1] = observation.step / 1000
-        actions[:, 2] = 0.1 + np.arange(4) / 100
-        actions[:, 6] = [1.0, -1.0, -1.0, 1.0]
-        return actions
-
-    def close(self) -> None:
-        pass
-
-
-class WithSessions(Recording):
-    def session(self) -> WithSessions:
-        return WithSessions()
 
 
 @contextlib.contextmanager

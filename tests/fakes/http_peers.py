@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 Answer = Callable[[socket.socket, int], None]
 """Called with the connection, after a whole request was read from it, and the request's number
@@ -59,12 +58,7 @@ class Peer:
     def __enter__(self) -> Peer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended = True
         socket.create_connection(("127.0.0.1", self.port)).close()
         self._thread.join()

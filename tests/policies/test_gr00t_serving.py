@@ -19,7 +19,8 @@ from pytest_vla_shift.policies.wires.gr00t_layout import flat
 from pytest_vla_shift.protocol.errors import PolicyServerError, UsageError
 from pytest_vla_shift.protocol.observation import Observation, PrivilegedState
 from tests.fakes.gr00t_peers import array
-from tests.fakes.gr00t_served import PROFILE, Raw, Recording, WithSessions, remote, serving
+from tests.fakes.gr00t_served import PROFILE, Raw, remote, serving
+from tests.fakes.noting_policies import Recording, RecordingSessions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -150,7 +151,7 @@ def test_a_token_that_a_server_repeats_is_struck_out() -> None:
 
 
 def test_two_clients_of_a_policy_with_sessions_do_not_meet() -> None:
-    with serving(WithSessions()) as url, remote(url) as first, remote(url) as second:
+    with serving(RecordingSessions()) as url, remote(url) as first, remote(url) as second:
         first.reset(EPISODE, 1)
         second.reset(EPISODE, 2)
         seeds = [client.act(probe_observation(PROFILE))[0, 0] for client in (first, second)]

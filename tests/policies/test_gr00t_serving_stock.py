@@ -9,7 +9,8 @@ import zmq
 from pytest_vla_shift.policies.wires.gr00t_codec import Arrays, Modality, decode, encode
 from pytest_vla_shift.policies.wires.gr00t_layout import flat, nested, unbatched
 from tests.fakes.gr00t_peers import array
-from tests.fakes.gr00t_served import PROFILE, SENT, Raw, Recording, serving
+from tests.fakes.gr00t_served import PROFILE, SENT, Raw, serving
+from tests.fakes.noting_policies import Recording
 
 
 @pytest.mark.parametrize("layout", ["flat", "nested"])

@@ -15,7 +15,6 @@ import pytest
 from pytest_vla_shift.policies.mapping import payload
 from pytest_vla_shift.policies.openpi import openpi
 from pytest_vla_shift.policies.profile import find_profile
-from pytest_vla_shift.policies.protocol import PolicySpec
 from pytest_vla_shift.policies.remote import RemotePolicy
 from pytest_vla_shift.policies.serving.host import Host
 from pytest_vla_shift.policies.serving.openpi import open_service
@@ -26,62 +25,17 @@ from pytest_vla_shift.policies.wires.websocket import Websocket
 from pytest_vla_shift.protocol.errors import PolicyServerError, UsageError
 from pytest_vla_shift.protocol.observation import (
     Goal,
-    Observation,
     PrivilegedState,
 )
+from tests.fakes.noting_policies import RECORDING, Recording, RecordingSessions
 from tests.fakes.services import answering
 from tests.policies.openpi_peers import INFO, libero_observation
 from tests.policies.websocket_peers import AMPLE_S, within
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from pytest_vla_shift.policies.protocol import Policy
-    from pytest_vla_shift.protocol.observation import EpisodeInfo
 
 PROFILE = find_profile("libero", "openpi")
-SPEC = PolicySpec(
-    name="recording",
-    revision="3",
-    cameras=("agentview", "robot0_eye_in_hand"),
-    chunk=4,
-    replan=2,
-    seeded=True,
-)
-
-
-class Recording:
-    """Keeps what it is given; answers with the seed and the step."""
-
-    def __init__(self, spec: PolicySpec = SPEC) -> None:
-        self.spec = spec
-        self.begun: list[tuple[EpisodeInfo, int]] = []
-        self.seen: list[Observation] = []
-        self.error: Exception | None = None
-
-    def unsupported(self, task_suite: str, task: str) -> str | None:
-        return None
-
-    def reset(self, episode: EpisodeInfo, seed: int) -> None:
-        self.begun.append((episode, seed))
-
-    def act(self, observation: Observation) -> NDArray[np.float64]:
-        if self.error is not None:
-            raise self.error
-        self.seen.append(observation)
-        actions = np.zeros((4, 7))
-        actions[:, 0] = self.begun[-1][1] / 1000
-        actions[:, 1] = observation.step / 1000
-        actions[:, 6] = [1.0, -1.0, -1.0, 1.0]
-        return actions
-
-    def close(self) -> None:
-        pass
-
-
-class WithSessions(Recording):
-    def session(self) -> WithSessions:
-        return WithSessions(self.spec)
 
 
 @contextlib.contextmanager
@@ -133,13 +87,13 @@ class TestOurClient:
         with serving(Recording()) as url, remote(url) as policy:
             spec = policy.spec
         assert (spec.chunk, spec.replan, spec.action_dim) == (4, 2, 7)
-        assert spec.cameras == SPEC.cameras
+        assert spec.cameras == RECORDING.cameras
         assert spec.seeded
         assert spec.seedable
         assert "serves recording 3" in spec.revision
 
     def test_nothing_but_what_the_policy_looks_at_is_sent(self) -> None:
-        recording = Recording(replace(SPEC, cameras=("robot0_eye_in_hand",)))
+        recording = Recording(cameras=("robot0_eye_in_hand",))
         with serving(recording) as url, remote(url) as policy:
             assert policy.spec.cameras == ("robot0_eye_in_hand",)
             observation = libero_observation()
@@ -206,7 +160,7 @@ class TestOurClient:
     def test_a_policy_that_raises_is_an_infrastructure_error_and_the_next_rollout_is_well(
         self,
     ) -> None:
-        recording = WithSessions()
+        recording = RecordingSessions()
         with serving(recording) as url, remote(url) as policy:
             recording.error = KeyError("norm_stats")
             policy.reset(INFO, 0)
@@ -240,7 +194,7 @@ class TestOurClient:
             openpi(settings=PolicySettings(url=url, timeout_s=10))
 
     def test_clients_side_by_side_have_sessions(self) -> None:
-        with serving(WithSessions()) as url, remote(url) as one, remote(url) as other:
+        with serving(RecordingSessions()) as url, remote(url) as one, remote(url) as other:
             one.reset(INFO, 1)
             other.reset(INFO, 2)
             assert one.act(libero_observation())[0, 0] == 0.001

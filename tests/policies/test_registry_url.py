@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from pytest_vla_shift.policies.protocol import Policy
 from pytest_vla_shift.policies.registry import resolve
 from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.protocol.errors import UsageError
+from tests.fakes.modules import importable
 from tests.policies.observations import observation
 
 SOURCE = """
@@ -63,11 +63,8 @@ URL = "tcp://127.0.0.1:8000"
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    (tmp_path / "asked_at.py").write_text(SOURCE)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    yield "asked_at"
-    monkeypatch.delitem(sys.modules, "asked_at", raising=False)
+    with importable(monkeypatch, tmp_path, "asked_at", SOURCE) as name:
+        yield name
 
 
 def where(policy: Policy) -> object:

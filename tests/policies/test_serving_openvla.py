@@ -24,6 +24,7 @@ from pytest_vla_shift.policies.serving.openvla import MOST_BYTES, OpenVlaService
 from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.protocol.errors import PolicyServerError, UsageError
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo, Observation
+from tests.fakes.noting_policies import Noting
 from tests.fakes.openvla_deploy import Deploy, eight_actions
 from tests.fakes.services import answering
 
@@ -35,14 +36,11 @@ if TYPE_CHECKING:
 INFO = EpisodeInfo(Episode("libero_object", "pick_up_the_milk", 3), "pick up the milk", 280)
 
 
-class Counting:
-    """Keeps state: its answer has the number of the call in its rollout, and what it was told.
-
-    Attributes:
-        begun: what its rollouts were told.
-    """
+class Counting(Noting):
+    """Keeps state: its answer has the number of the call in its rollout, and what it was told."""
 
     def __init__(self, chunk: int = 1) -> None:
+        super().__init__()
         self.spec = PolicySpec(
             "counting",
             "1",
@@ -51,15 +49,10 @@ class Counting:
             replan=chunk,
             seeded=True,
         )
-        self.begun: list[tuple[EpisodeInfo, int]] = []
-        self.seen: list[Observation] = []
         self._calls = 0
 
-    def unsupported(self, task_suite: str, task: str) -> str | None:
-        return None
-
     def reset(self, episode: EpisodeInfo, seed: int) -> None:
-        self.begun.append((episode, seed))
+        super().reset(episode, seed)
         self._calls = 0
 
     def act(self, observation: Observation) -> NDArray[np.floating]:
@@ -69,9 +62,6 @@ class Counting:
         self._calls += 1
         action = [0.1 * self._calls, 0, 0, 0, 0, 0, -1.0]
         return np.array([action] * self.spec.chunk)
-
-    def close(self) -> None:
-        pass
 
 
 class WithSessions(Counting):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from pytest_vla_shift.policies.registry import resolve
 from pytest_vla_shift.policies.settings import Checkpoint, PolicySettings, read_checkpoint
 from pytest_vla_shift.protocol.errors import UsageError
+from tests.fakes.modules import importable
 from tests.policies.observations import INFO, observation
 
 SOURCE = """
@@ -50,11 +50,8 @@ def weights(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    (tmp_path / "with_settings.py").write_text(SOURCE)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    yield "with_settings"
-    monkeypatch.delitem(sys.modules, "with_settings", raising=False)
+    with importable(monkeypatch, tmp_path, "with_settings", SOURCE) as name:
+        yield name
 
 
 def test_copies_of_a_checkpoint_agree_wherever_they_lie(weights: Path, tmp_path: Path) -> None:

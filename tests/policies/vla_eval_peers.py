@@ -13,25 +13,16 @@ from pytest_vla_shift.policies.protocol import Policy, PolicySpec
 from pytest_vla_shift.policies.serving.host import Host
 from pytest_vla_shift.policies.serving.vla_eval import open_service
 from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
+from tests.fakes.noting_policies import Noting
 from tests.fakes.services import answering
 
 
-class Oracle:
+class Oracle(Noting):
     """Reads ground truth and nothing else; answers three actions that have all of it in them."""
 
     spec = PolicySpec(
         "oracle", "1", privileged=True, chunk=3, replan=2, seeded=True, language=False
     )
-
-    def __init__(self) -> None:
-        self.begun: list[tuple[EpisodeInfo, int]] = []
-        self.seen: list[Observation] = []
-
-    def unsupported(self, task_suite: str, task: str) -> str | None:
-        return None
-
-    def reset(self, episode: EpisodeInfo, seed: int) -> None:
-        self.begun.append((episode, seed))
 
     def act(self, observation: Observation) -> NDArray[np.floating]:
         self.seen.append(observation)
@@ -40,25 +31,18 @@ class Oracle:
         row = np.concatenate([x, observation.proprio["eef_pos"], [0.0]])
         return np.stack([row, row / 3.0, -row]) / 7.0
 
-    def close(self) -> None:
-        pass
 
-
-class Looker:
+class Looker(Noting):
     """Looks through both cameras; answers which observation this is, as the first number."""
 
     spec = PolicySpec("looker", "1", cameras=("agentview", "robot0_eye_in_hand"), chunk=4, replan=3)
 
     def __init__(self) -> None:
-        self.begun: list[tuple[EpisodeInfo, int]] = []
-        self.seen: list[Observation] = []
+        super().__init__()
         self.fails = ""
 
-    def unsupported(self, task_suite: str, task: str) -> str | None:
-        return None
-
     def reset(self, episode: EpisodeInfo, seed: int) -> None:
-        self.begun.append((episode, seed))
+        super().reset(episode, seed)
         if self.fails == "reset":
             raise RuntimeError("no memory")
 
@@ -71,9 +55,6 @@ class Looker:
         rows[:, 1] = np.arange(4) / 100.0
         rows[:, 6] = [-1.0, 0.5, 1.0, 0.0]
         return rows
-
-    def close(self) -> None:
-        pass
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from pytest_vla_shift.policies.serving.host import UNTOLD, Host, HostBusy
 from pytest_vla_shift.protocol.errors import PolicyError, UsageError
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo, Goal, Observation
 from pytest_vla_shift.simulators.protocol import SimulatorSettings
+from tests.fakes.noting_policies import Noting
 from tests.fakes.toy_policies import Expert, NotANumber, Raises
 from tests.fakes.toy_profile import toy_profile
 from tests.fakes.toy_simulator import factory
@@ -31,27 +32,20 @@ PROFILE = toy_profile()
 INFO = EpisodeInfo(Episode("toy", "reach_left", 2), "pick it up", 60, Goal((("up", "target_1"),)))
 
 
-class Diary:
+class Diary(Noting):
     """A policy that notes what it is told, and answers four actions of the number of its session.
 
     It draws from the global generators, and writes into whatever it is given.
     """
 
     def __init__(self, spec: PolicySpec, sessions: list[Diary] | None = None) -> None:
+        super().__init__()
         self.spec = spec
         self.sessions: list[Diary] = [] if sessions is None else sessions
         self.sessions.append(self)
         self.number = len(self.sessions)
-        self.begun: list[tuple[EpisodeInfo, int]] = []
-        self.seen: list[Observation] = []
         self.drawn: list[float] = []
         self.closed = 0
-
-    def unsupported(self, task_suite: str, task: str) -> str | None:
-        return None
-
-    def reset(self, episode: EpisodeInfo, seed: int) -> None:
-        self.begun.append((episode, seed))
 
     def act(self, observation: Observation) -> NDArray[np.float64]:
         self.seen.append(observation)
