@@ -16,7 +16,8 @@ from pytest_vla_shift.policies.wires import gr00t_layout, gr00t_modality
 from pytest_vla_shift.policies.wires.gr00t_codec import CodecError, decode, encode
 from pytest_vla_shift.policies.wires.protocol import WireError
 from tests.fakes.gr00t_peers import action_map, config
-from tests.fakes.gr00t_served import PROFILE, SENT, Raw, Recording, serving
+from tests.fakes.gr00t_served import PROFILE, SENT, Raw, serving
+from tests.fakes.noting_policies import Recording
 
 ARRAYS = st.sampled_from(
     [
