@@ -1,4 +1,4 @@
-"""Reading one msgpack message of somebody else's without giving them the machine's memory.
+"""msgpack, and reading somebody else's message without giving them the machine's memory.
 
 A message of 64 MiB can hold 64 million empty lists, which take 4 GiB. So values are counted while
 they are made. Depth is bounded by msgpack itself, at about a thousand.
@@ -6,8 +6,11 @@ they are made. Depth is bounded by msgpack itself, at about a thousand.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import cast
+
+import numpy as np
 
 MOST_ITEMS = 1 << 18
 """Of all lists and maps of a message together; messages of policies have some dozens."""
@@ -27,6 +30,47 @@ class _Budget:
         self._left -= 1 + len(container)
         if self._left < 0:
             raise CodecError(f"more than {MOST_ITEMS} items in one message")
+
+
+def pack(message: object, default: Callable[[object], object]) -> bytes:
+    """One message.
+
+    Args:
+        message: maps, lists, numbers, texts, bytes, and what ``default`` turns into such.
+        default: called with everything else; raises a :class:`CodecError` for what is not sent.
+
+    Raises:
+        CodecError: something in it cannot be sent.
+    """
+    import msgpack
+
+    try:
+        return cast("bytes", msgpack.packb(message, default=default))
+    except CodecError:
+        raise
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise CodecError(f"cannot be sent: {error}") from error
+
+
+def dtype_of(value: object, plain: re.Pattern[str]) -> np.dtype[np.generic]:
+    """The type of arrays that a message names.
+
+    Args:
+        value: as it came.
+        plain: what names may look like: of types without objects, which are pickles.
+
+    Raises:
+        CodecError: it is not taken.
+    """
+    if not isinstance(value, str) or plain.fullmatch(value) is None:
+        raise CodecError(f"arrays of type {value!r:.100} are not taken")
+    try:
+        dtype = np.dtype(value)
+    except TypeError as error:
+        raise CodecError(f"{value!r} is no type of arrays") from error
+    if dtype.itemsize == 0 or dtype.hasobject:
+        raise CodecError(f"arrays of type {value!r} are not taken")
+    return dtype
 
 
 def unpack(data: bytes, hook: Callable[[dict[str | bytes, object]], object]) -> object:

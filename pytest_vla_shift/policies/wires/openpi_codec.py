@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_vla_shift.policies.wires.bounded_msgpack import CodecError, unpack
+from pytest_vla_shift.policies.wires import bounded_msgpack
+from pytest_vla_shift.policies.wires.bounded_msgpack import CodecError, dtype_of, unpack
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,14 +37,7 @@ def pack(message: object) -> bytes:
     Raises:
         CodecError: something in it cannot be sent.
     """
-    import msgpack
-
-    try:
-        return cast("bytes", msgpack.packb(message, default=_packed))
-    except CodecError:
-        raise
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise CodecError(f"cannot be sent: {error}") from error
+    return bounded_msgpack.pack(message, _packed)
 
 
 def read(frame: bytes) -> object:
@@ -81,7 +75,7 @@ def _read_map(value: dict[str | bytes, object]) -> object:
 
 def _array(value: dict[str | bytes, object]) -> NDArray[np.generic]:
     data, shape = value.get(_DATA), value.get(_SHAPE)
-    dtype = _dtype(value.get(_DTYPE))
+    dtype = dtype_of(value.get(_DTYPE), _PLAIN)
     if (
         not isinstance(data, bytes)
         or not isinstance(shape, list)
@@ -98,22 +92,10 @@ def _array(value: dict[str | bytes, object]) -> NDArray[np.generic]:
 
 
 def _scalar(value: dict[str | bytes, object]) -> np.generic:
-    dtype, data = _dtype(value.get(_DTYPE)), value.get(_DATA)
+    dtype, data = dtype_of(value.get(_DTYPE), _PLAIN), value.get(_DATA)
     if not isinstance(data, bool | int | float | str | bytes):
         raise CodecError(f"a {dtype} made of a {type(data).__name__}")
     try:
         return dtype.type(data)
     except (ValueError, TypeError, OverflowError) as error:
         raise CodecError(f"a {dtype} made of {data!r:.100}: {error}") from error
-
-
-def _dtype(value: object) -> np.dtype[np.generic]:
-    if not isinstance(value, str) or _PLAIN.fullmatch(value) is None:
-        raise CodecError(f"arrays of type {value!r:.100} are not taken")
-    try:
-        dtype = np.dtype(value)
-    except TypeError as error:
-        raise CodecError(f"{value!r} is no type of arrays") from error
-    if dtype.itemsize == 0 or dtype.hasobject:
-        raise CodecError(f"arrays of type {value!r} are not taken")
-    return dtype

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from pytest_vla_shift.policies.wires.bounded_msgpack import CodecError, unpack
+from pytest_vla_shift.policies.wires import bounded_msgpack
+from pytest_vla_shift.policies.wires.bounded_msgpack import CodecError, dtype_of, unpack
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,20 +55,13 @@ def pack(message: Message) -> bytes:
     Raises:
         CodecError: something in it cannot be sent.
     """
-    import msgpack
-
     raw = {
         "type": message.kind,
         "payload": dict(message.payload),
         "seq": message.seq,
         "timestamp": message.timestamp,
     }
-    try:
-        return cast("bytes", msgpack.packb(raw, default=_packed))
-    except CodecError:
-        raise
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise CodecError(f"cannot be sent: {error}") from error
+    return bounded_msgpack.pack(raw, _packed)
 
 
 def read(frame: bytes | str) -> Message:
@@ -123,7 +117,7 @@ def _read_map(value: dict[str | bytes, object]) -> object:
 
 
 def _array(value: Mapping[str | bytes, object]) -> NDArray[np.generic]:
-    dtype, data = _dtype(value.get("dtype")), value.get("data")
+    dtype, data = dtype_of(value.get("dtype"), _PLAIN), value.get("data")
     shape = _shape(value.get("shape"))
     if not isinstance(data, bytes) or math.prod(shape) * dtype.itemsize != len(data):
         size = len(data) if isinstance(data, bytes) else type(data).__name__
@@ -172,12 +166,3 @@ def _shape(value: object) -> list[int]:
     if len(sizes) != len(value):
         raise CodecError(f"an array of shape {value!r:.100}")
     return sizes
-
-
-def _dtype(value: object) -> np.dtype[np.generic]:
-    if not isinstance(value, str) or _PLAIN.fullmatch(value) is None:
-        raise CodecError(f"arrays of type {value!r:.100} are not taken")
-    try:
-        return np.dtype(value)
-    except TypeError as error:
-        raise CodecError(f"{value!r} is no type of arrays") from error
