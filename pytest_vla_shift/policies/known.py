@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from pytest_vla_shift.protocol.errors import UsageError
@@ -12,54 +13,26 @@ if TYPE_CHECKING:
 PAGE = "docs/reference/policies.md"
 
 
-def univla(*, settings: PolicySettings, **args: str) -> NoReturn:  # noqa: ARG001
-    """UniVLA (OpenDriveLab/UniVLA).
+def _refuse(
+    name: str,
+    why: str,
+    does: str,
+    /,
+    *,
+    settings: PolicySettings,  # noqa: ARG001
+    **args: str,  # noqa: ARG001
+) -> NoReturn:
+    """Say what a policy needs, whatever it is given.
+
+    Args:
+        name: what ``--vla-policy`` calls it.
+        why: there is no asking it as it is.
+        does: what a class of the user's has to do.
+        settings, args: of the run.
 
     Raises:
-        UsageError: always; says what is needed.
+        UsageError: always.
     """
-    _refuse(
-        "univla",
-        "UniVLA's code runs it in the process of its own evaluation,"
-        " experiments/robot/libero/run_libero_eval.py, and has no server",
-        "loads the checkpoint and the action decoder, keeps the history of latent action tokens and"
-        " the decoder's window from call to call, forgets both in reset, crops pictures at their"
-        " centre as the script does, and un-normalises with the suite's key",
-    )
-
-
-def predvla(*, settings: PolicySettings, **args: str) -> NoReturn:  # noqa: ARG001
-    """PredVLA (hiroki-oist/PredVLA).
-
-    Raises:
-        UsageError: always; says what is needed.
-    """
-    _refuse(
-        "predvla",
-        "PredVLA's code runs it in its own process (on a CPU), under Python 3.10, numpy < 2 and"
-        " mujoco 2.3.7, and has no server",
-        "loads one of its checkpoints with the ResNet18, MiniLM and PCA front end, which is not in"
-        " the checkpoint, keeps the state of its online optimisation from call to call, and begins"
-        " it anew in reset",
-    )
-
-
-def minerva(*, settings: PolicySettings, **args: str) -> NoReturn:  # noqa: ARG001
-    """MINERVA, LIBERO-CTRL's auxiliary control.
-
-    Raises:
-        UsageError: always; says what is needed.
-    """
-    _refuse(
-        "minerva",
-        "no public code of MINERVA was found when this was written, so that there is nothing to"
-        " check an adapter against",
-        "maps the instruction of the clean task to its task index, and says language=False in its"
-        " spec, so that the language axis is recorded as an identity, as the paper has it",
-    )
-
-
-def _refuse(name: str, why: str, does: str) -> NoReturn:
     module = f"my_{name}:Policy"
     raise UsageError(
         f"--vla-policy={name} needs a class of yours first: {why}.\n"
@@ -73,3 +46,36 @@ def _refuse(name: str, why: str, does: str) -> NoReturn:
         "  or behind a model server of vla-eval, whose Python may be older, asked with"
         " --vla-policy=vla-eval."
     )
+
+
+univla = partial(
+    _refuse,
+    "univla",
+    "UniVLA's code runs it in the process of its own evaluation,"
+    " experiments/robot/libero/run_libero_eval.py, and has no server",
+    "loads the checkpoint and the action decoder, keeps the history of latent action tokens and"
+    " the decoder's window from call to call, forgets both in reset, crops pictures at their"
+    " centre as the script does, and un-normalises with the suite's key",
+)
+"""UniVLA (OpenDriveLab/UniVLA)."""
+
+predvla = partial(
+    _refuse,
+    "predvla",
+    "PredVLA's code runs it in its own process (on a CPU), under Python 3.10, numpy < 2 and"
+    " mujoco 2.3.7, and has no server",
+    "loads one of its checkpoints with the ResNet18, MiniLM and PCA front end, which is not in"
+    " the checkpoint, keeps the state of its online optimisation from call to call, and begins"
+    " it anew in reset",
+)
+"""PredVLA (hiroki-oist/PredVLA)."""
+
+minerva = partial(
+    _refuse,
+    "minerva",
+    "no public code of MINERVA was found when this was written, so that there is nothing to"
+    " check an adapter against",
+    "maps the instruction of the clean task to its task index, and says language=False in its"
+    " spec, so that the language axis is recorded as an identity, as the paper has it",
+)
+"""MINERVA, LIBERO-CTRL's auxiliary control."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_vla_shift.policies.extras import require
@@ -20,7 +21,10 @@ REVISION = "openpi 1"
 URL = f"ws://127.0.0.1:{PORT}"
 
 
-def openpi(
+def _policy(
+    name: str,
+    config: str,
+    /,
     profile: str = "libero",
     chunk: str | None = None,
     seeded: str | None = None,
@@ -28,9 +32,11 @@ def openpi(
     *,
     settings: PolicySettings,
 ) -> RemotePolicy:
-    """``--vla-policy=openpi``: whatever an openpi server serves.
+    """A policy behind an openpi server.
 
     Args:
+        name: what ``--vla-policy`` calls it.
+        config: of openpi's, with which such a server is started.
         profile: shipped profile or TOML file; how observations and actions are laid out.
         chunk: the most actions in an answer, where not all are as long as that to the trial.
         seeded: whether a seed decides the policy's randomness; only a server of ours takes one.
@@ -42,54 +48,6 @@ def openpi(
         UsageError: the server cannot be used; see
             :class:`~pytest_vla_shift.policies.remote.RemotePolicy`.
     """
-    return _policy("openpi", "pi05_libero", profile, chunk, seeded, metadata, settings)
-
-
-def pi0(
-    profile: str = "libero",
-    chunk: str | None = None,
-    seeded: str | None = None,
-    metadata: str = "key",
-    *,
-    settings: PolicySettings,
-) -> RemotePolicy:
-    """``--vla-policy=pi0``: :func:`openpi`, under the name of the model."""
-    return _policy("pi0", "pi0_libero", profile, chunk, seeded, metadata, settings)
-
-
-def pi0_fast(
-    profile: str = "libero",
-    chunk: str | None = None,
-    seeded: str | None = None,
-    metadata: str = "key",
-    *,
-    settings: PolicySettings,
-) -> RemotePolicy:
-    """``--vla-policy=pi0-fast``: :func:`openpi`, under the name of the model."""
-    return _policy("pi0-fast", "pi0_fast_libero", profile, chunk, seeded, metadata, settings)
-
-
-def pi05(
-    profile: str = "libero",
-    chunk: str | None = None,
-    seeded: str | None = None,
-    metadata: str = "key",
-    *,
-    settings: PolicySettings,
-) -> RemotePolicy:
-    """``--vla-policy=pi05``: :func:`openpi`, under the name of the model."""
-    return _policy("pi05", "pi05_libero", profile, chunk, seeded, metadata, settings)
-
-
-def _policy(
-    name: str,
-    config: str,
-    profile: str,
-    chunk: str | None,
-    seeded: str | None,
-    metadata: str,
-    settings: PolicySettings,
-) -> RemotePolicy:
     require("openpi", "msgpack")
     require_websockets("openpi")
     arguments = remote_arguments("openpi", profile, chunk, seeded)
@@ -113,3 +71,16 @@ def _policy(
         seeded=arguments.seeded,
     )
     return RemotePolicy(adapter)
+
+
+openpi = partial(_policy, "openpi", "pi05_libero")
+"""``--vla-policy=openpi``: whatever an openpi server serves."""
+
+pi0 = partial(_policy, "pi0", "pi0_libero")
+"""``--vla-policy=pi0``: the same, under the name of the model, as all below."""
+
+pi0_fast = partial(_policy, "pi0-fast", "pi0_fast_libero")
+"""``--vla-policy=pi0-fast``."""
+
+pi05 = partial(_policy, "pi05", "pi05_libero")
+"""``--vla-policy=pi05``."""
