@@ -45,6 +45,10 @@ class Service(Protocol):
 
 POLL_S = 0.02
 
+PATIENCE_S = 2.0
+"""How long a client waits for a place that another one, or its own last connection, may be leaving.
+Servers pass it to :meth:`Host.visit`."""
+
 
 class HostBusy(Exception):
     """A policy that keeps state serves somebody already, and offers no sessions."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vla_shift.policies import extension
 from pytest_vla_shift.policies.extras import require
+from pytest_vla_shift.policies.serving.host import PATIENCE_S
 from pytest_vla_shift.policies.serving.websocket import Client, Gone, WebsocketService
 from pytest_vla_shift.policies.wires.bounded_msgpack import CodecError
 from pytest_vla_shift.policies.wires.openpi import PORT, credential
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from pytest_vla_shift.policies.serving.host import Host, Service, Visit
 
 REASON = "Internal server error. Traceback included in previous frame."
-
-PATIENCE_S = 2.0
-"""How long a client waits whose policy serves another one, which may be its own old connection."""
 
 _LOG = logging.getLogger(__name__)
 

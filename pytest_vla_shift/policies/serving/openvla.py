@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from pytest_vla_shift.policies.extension import KEY
-from pytest_vla_shift.policies.serving.host import Host, Visit
+from pytest_vla_shift.policies.serving.host import PATIENCE_S, Host, Visit
 from pytest_vla_shift.policies.wires.json_numpy import CodecError, decode, encode
 from pytest_vla_shift.policies.wires.openvla import ABOUT, check_actions
 from pytest_vla_shift.protocol.errors import UsageError
@@ -39,9 +39,6 @@ MOST_BYTES = 1 << 25
 
 STANDSTILL_S = 30.0
 """How long a request that has begun may stand still."""
-
-PATIENCE_S = 2.0
-"""How long a client waits for a place that another one may be leaving."""
 
 LOOK_S = 0.1
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from pytest_vla_shift.policies import extension
 from pytest_vla_shift.policies.extras import require
+from pytest_vla_shift.policies.serving.host import PATIENCE_S
 from pytest_vla_shift.policies.serving.websocket import Client, Gone, WebsocketService
 from pytest_vla_shift.policies.wires.bounded_msgpack import CodecError
 from pytest_vla_shift.policies.wires.vla_eval import ACTIONS, NAME, PORT, VERSION, credential
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_vla_shift.policies.serving.host import Host, Service, Visit
-
-PATIENCE_S = 2.0
-"""How long a client waits for its place: its last connection may be ending just now."""
 
 _LOG = logging.getLogger(__name__)
 
