@@ -7,6 +7,7 @@ import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from pytest_vla_shift.policies.addresses import refuse_secrets
 from pytest_vla_shift.protocol.errors import UsageError
 
 PORT = "{port}"
@@ -58,6 +59,7 @@ def settle(url: str | None, command: str) -> tuple[Endpoint, list[str]]:
             "--vla-policy-command needs --vla-policy-url, where the server will listen:"
             f" tcp://127.0.0.1:{PORT} takes a free port, for the command as well"
         )
+    refuse_secrets(url)
     if (PORT in url) != (PORT in command):
         has, lacks = ("url", "command") if PORT in url else ("command", "url")
         raise UsageError(f"--vla-policy-{has} has {PORT}, but --vla-policy-{lacks} does not")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import urlsplit
 
+from pytest_vla_shift.policies.addresses import read_address
 from pytest_vla_shift.policies.remote import Adapter, RemotePolicy
 from pytest_vla_shift.policies.remote_arguments import remote_arguments
 from pytest_vla_shift.protocol.errors import UsageError
@@ -113,14 +113,8 @@ def read_url(url: str, port: int) -> tuple[str, int]:
     Raises:
         UsageError: it is of another form.
     """
-    try:
-        parts = urlsplit(url)
-        found = parts.port or port
-    except ValueError:
-        parts = None
-    if parts is None or parts.scheme != "tcp" or not parts.hostname or parts.path.strip("/"):
-        raise UsageError(f"--vla-policy-url: {url!r} is not like tcp://HOST:{port}")
-    return parts.hostname, found
+    parts = read_address(url, ("tcp",), port, bare=True)
+    return parts.hostname or "", parts.port or port
 
 
 def check_keys(profile: Profile) -> None:

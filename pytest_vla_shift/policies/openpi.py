@@ -64,8 +64,7 @@ def _policy(
         settings=settings,
         start=(
             "Start one, in a checkout of openpi: uv run scripts/serve_policy.py policy:checkpoint"
-            f" --policy.config={config} --policy.dir=<checkpoint>; and say where it listens with"
-            f" --vla-policy-url=ws://<host>:{PORT}"
+            f" --policy.config={config} --policy.dir=<checkpoint>"
         ),
         chunk=arguments.chunk,
         seeded=arguments.seeded,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from pytest_vla_shift.policies import extension, mapping
 from pytest_vla_shift.policies.agreement import Row, SimulatorSide, side_by_side
@@ -44,7 +45,7 @@ class Adapter:
         profile: how observations and actions are laid out.
         make_wire: a connection that is not connected.
         settings: of the run.
-        start: how to start such a server, a sentence for people.
+        start: how to start such a server, a sentence for people, without its full stop.
         chunk: the most actions in an answer, as the user said; None for what the server says.
         seeded: what the user says about it; None for what the server says.
     """
@@ -140,7 +141,8 @@ class RemotePolicy:
         except Unreachable as error:
             raise UsageError(
                 f"policy {adapter.name!r}: no server answers at {adapter.url}:"
-                f" {adapter.words(error)}. {adapter.start}"
+                f" {adapter.words(error)}. {adapter.start}. Say where it listens with"
+                f" --vla-policy-url={urlsplit(adapter.url).scheme}://HOST:PORT"
             ) from adapter.cause(error)
         except WireError as error:
             raise UsageError(

@@ -86,8 +86,7 @@ def vla_eval(
         settings=settings,
         start=(
             "Start one: vla-eval serve -c <model server's configuration>. It listens once its model"
-            f" is loaded, and then answers GET /health; say where with"
-            f" --vla-policy-url=ws://<host>:{PORT}"
+            " is loaded, and then answers GET /health"
         ),
         chunk=arguments.chunk,
         seeded=arguments.seeded,

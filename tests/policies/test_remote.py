@@ -55,7 +55,7 @@ def made(script: Script, **changes: object) -> RemotePolicy:
         profile=PROFILE,
         make_wire=script.wire,
         settings=PolicySettings(timeout_s=3.0),
-        start="Start one with: serve toy.",
+        start="Start one with: serve toy",
     )
     return RemotePolicy(replace(adapter, **changes))  # type: ignore[arg-type]
 
@@ -92,7 +92,7 @@ def test_nobody_there_is_said_with_how_to_start_one() -> None:
         made(script)
     assert str(refused.value) == (
         "policy 'toy': no server answers at ws://somewhere:1: connection refused. Start one with:"
-        " serve toy."
+        " serve toy. Say where it listens with --vla-policy-url=ws://HOST:PORT"
     )
     assert script.closed == [1]
 

@@ -15,8 +15,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
-from urllib.parse import urlsplit
 
+from pytest_vla_shift.policies.addresses import read_address
 from pytest_vla_shift.policies.wires.protocol import NoReply, Unreachable, WireError
 from pytest_vla_shift.protocol.errors import UsageError
 
@@ -52,18 +52,12 @@ def address_of(url: str, path: str) -> Address:
     Raises:
         UsageError: it is not like that.
     """
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        raise UsageError(f"--vla-policy-url: {url!r}: {error}") from error
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-        raise UsageError(f"--vla-policy-url: {url!r} is not like http://HOST:PORT")
-    if parts.username is not None:
-        raise UsageError("--vla-policy-url: give the token with --vla-policy-token, not in the URL")
+    parts = read_address(url, ("http", "https"), 8000)
+    if parts.query:
+        raise UsageError(f"--vla-policy-url: {url!r} has a query, which is not sent")
     secure = parts.scheme == "https"
     found = parts.path if parts.path not in ("", "/") else path
-    return Address(secure, parts.hostname, port or (443 if secure else 80), found)
+    return Address(secure, parts.hostname or "", parts.port or (443 if secure else 80), found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from pytest_vla_shift.policies.addresses import read_address
 from pytest_vla_shift.policies.extras import require
 from pytest_vla_shift.policies.wires.protocol import NoReply, Unreachable, WireError
 from pytest_vla_shift.protocol.errors import UsageError
@@ -52,24 +53,7 @@ def check_url(url: str) -> str:
     Raises:
         UsageError: it is not; says how it is spelled, or that secrets do not belong into it.
     """
-    try:
-        parts = urlsplit(url)
-        scheme, host, _ = parts.scheme, parts.hostname, parts.port
-    except ValueError as error:
-        raise UsageError(f"--vla-policy-url: {url!r}: {error}") from error
-    if scheme not in ("ws", "wss"):
-        bare = url.partition("://")[2] or url
-        secure = "wss" if scheme == "https" else "ws"
-        raise UsageError(
-            f"--vla-policy-url: {url!r} is no websocket's address; write {secure}://{bare}"
-        )
-    if not host:
-        raise UsageError(f"--vla-policy-url: {url!r} names no host: ws://127.0.0.1:8000 does")
-    if parts.username is not None or parts.password is not None:
-        raise UsageError(
-            "--vla-policy-url: a URL is printed and recorded, so that no password may be in it;"
-            " --vla-policy-token takes one"
-        )
+    read_address(url, ("ws", "wss"), 8000)
     return url
 
 
