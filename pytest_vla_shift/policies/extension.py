@@ -43,7 +43,8 @@ class Served:
     Attributes:
         policy: name and revision, for the key.
         cameras: of all that the profile has, those that it looks through: no other is sent.
-        chunk, replan, privileged, seeded, language: as in its spec.
+        chunk, replan, privileged, seeded, language, seedable, checkpoint, unidentified: as in its
+            spec.
         sessions: whether several clients may ask at once.
     """
 
@@ -55,6 +56,9 @@ class Served:
     seeded: bool
     language: bool
     sessions: bool = True
+    seedable: bool = True
+    checkpoint: str = ""
+    unidentified: bool = False
 
 
 def announce(spec: PolicySpec, *, sessions: bool) -> dict[str, object]:
@@ -74,6 +78,9 @@ def announce(spec: PolicySpec, *, sessions: bool) -> dict[str, object]:
         "seeded": spec.seeded,
         "language": spec.language,
         "sessions": sessions,
+        "seedable": spec.seedable,
+        "checkpoint": spec.checkpoint,
+        "unidentified": spec.unidentified,
     }
 
 
@@ -100,6 +107,9 @@ def announced(value: object) -> Served | None:
         _of(value, "seeded", bool),
         _of(value, "language", bool),
         _of(value, "sessions", bool),
+        _of(value, "seedable", bool),
+        _of(value, "checkpoint", str),
+        _of(value, "unidentified", bool),
     )
     if not 1 <= found.replan <= found.chunk:
         raise ExtensionError(f"the server's replan {found.replan} does not fit {found.chunk}")

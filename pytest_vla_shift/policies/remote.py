@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pytest_vla_shift.policies import extension, mapping
 from pytest_vla_shift.policies.agreement import Row, SimulatorSide, side_by_side
+from pytest_vla_shift.policies.connection import Connection
 from pytest_vla_shift.policies.fitting import profile_rows
 from pytest_vla_shift.policies.probe import EPISODE, probe_observation
-from pytest_vla_shift.policies.profile import MappingError, Profile, narrowed
+from pytest_vla_shift.policies.profile import MappingError, Profile
 from pytest_vla_shift.policies.protocol import PolicySpec
 from pytest_vla_shift.policies.settings import FIRST, PolicySettings
 from pytest_vla_shift.policies.wires.protocol import (
-    Greeting,
-    NoReply,
     Unreachable,
     Wire,
     WireError,
@@ -29,6 +28,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
+
+PATIENCE_S = 30.0
+"""How long a server that nobody finds any more is waited for: it may be starting anew. Once an
+outage; what comes after that fails at once."""
 
 MOST_WORDS = 2000
 """Of a server's own words, so many characters are kept: the last ones, where tracebacks end."""
@@ -79,44 +82,6 @@ class Adapter:
         return None
 
 
-@dataclass
-class _Connection:
-    """A wire that was greeted, and its profile."""
-
-    wire: Wire
-    greeting: Greeting
-    profile: Profile = field(init=False)
-
-    def __post_init__(self) -> None:
-        served = self.greeting.served
-        profile = self.greeting.profile
-        self.profile = profile if served is None else narrowed(profile, served.cameras)
-
-    @property
-    def identity(self) -> dict[str, object]:
-        """What must not change while a run lasts, by name."""
-        said = self.greeting
-        return {
-            "server": said.server,
-            "layout": self.profile.digest,
-            "chunk": said.chunk,
-            "policy": said.served,
-        }
-
-    def check_same(self, first: _Connection) -> None:
-        """Refuse another server than that of the ``first`` connection.
-
-        Raises:
-            WireError: it is; names what is different.
-        """
-        was, now = first.identity, self.identity
-        different = [f"{key} {now[key]}, was {was[key]}" for key in was if now[key] != was[key]]
-        if different:
-            raise WireError(
-                f"it is another server than at the start of the run: {'; '.join(different)}"
-            )
-
-
 class RemotePolicy:
     """A policy behind a server.
 
@@ -124,7 +89,8 @@ class RemotePolicy:
     server that cannot answer a plain observation is refused before the first episode.
 
     After any error the connection is dropped, and the next rollout makes a new one; an answer that
-    arrives late is read by nobody.
+    arrives late is read by nobody. A new connection begins as the first one did, with a trial: what
+    answers there now may be another server, or the same one with other weights.
 
     Raises:
         UsageError: nobody listens, the server and the profile do not agree, or the trial fails.
@@ -136,8 +102,9 @@ class RemotePolicy:
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
         self._warm = False
+        self._patient = True
         try:
-            self._connection: _Connection | None = self._connect()
+            self._connection: Connection | None = self._connect()
         except Unreachable as error:
             raise UsageError(
                 f"policy {adapter.name!r}: no server answers at {adapter.url}:"
@@ -152,7 +119,8 @@ class RemotePolicy:
         self._first = self._connection
         try:
             self._agree()
-            self._spec = self._declare(self._try())
+            self._tried = self._try()
+            self._spec = self._declare(self._tried)
         except BaseException:
             self.close()
             raise
@@ -185,15 +153,11 @@ class RemotePolicy:
             PolicyServerError: the server cannot be reached any more, or is another one.
         """
         with self._guarded("reset"):
-            limit_s, began = self._limit_s(), time.monotonic()
             connection = self._connection
             if connection is None:
-                connection = self._connection = self._connect()
-                connection.check_same(self._first)
-            left_s = limit_s - (time.monotonic() - began)
-            if left_s <= 0.0:
-                raise NoReply(f"connecting took all of the {limit_s:g} s")
-            connection.wire.begin(episode, seed, left_s)
+                connection = self._connection = self._reconnect()
+                self._check_same(connection)
+            connection.wire.begin(episode, seed, self._limit_s())
 
     def act(self, observation: Observation) -> NDArray[np.float64]:
         """The server's answer, (T, action_dim) in the simulator's terms.
@@ -206,6 +170,7 @@ class RemotePolicy:
             if connection is None:
                 raise WireError("the connection was lost, and no rollout has begun since")
             found = self._ask(connection, observation)
+            self._check_length(len(found))
         self._warm = True
         return found
 
@@ -224,7 +189,8 @@ class RemotePolicy:
     def _session(self) -> RemotePolicy:
         other = object.__new__(RemotePolicy)
         other._adapter, other._spec, other._first = self._adapter, self._spec, self._first
-        other._warm, other._connection = self._warm, None
+        other._tried, other._warm, other._patient = self._tried, self._warm, True
+        other._connection = None
         return other
 
     def close(self) -> None:
@@ -236,13 +202,65 @@ class RemotePolicy:
     def _guarded(self, where: str) -> _Guard:
         return _Guard(self, where)
 
-    def _connect(self) -> _Connection:
+    def _connect(self) -> Connection:
+        """A greeted connection. A greeting compiles nothing: it has one time limit, not ten."""
         wire = self._adapter.make_wire()
         try:
-            return _Connection(wire, wire.greet(self._adapter.profile, self._limit_s()))
+            greeting = wire.greet(self._adapter.profile, self._adapter.settings.timeout_s)
+            return Connection(wire, greeting)
         except BaseException:
             wire.close()
             raise
+
+    def _reconnect(self) -> Connection:
+        """The same; a server that is away is waited for, and is then given time to compile."""
+        until = time.monotonic() + min(PATIENCE_S, self._adapter.settings.timeout_s)
+        pause_s = 0.1
+        while True:
+            try:
+                connection = self._connect()
+            except Unreachable:
+                left_s = until - time.monotonic()
+                if not self._patient or left_s <= 0.0:
+                    self._patient = False
+                    raise
+                self._warm = False
+                time.sleep(min(pause_s, left_s))
+                pause_s *= 2.0
+            else:
+                self._patient = True
+                return connection
+
+    def _check_same(self, connection: Connection) -> None:
+        """Refuse another server than that of the first connection, as far as it shows.
+
+        Raises:
+            WireError: it is another one, or its answer to the trial is of another length.
+            MappingError: its answer to the trial is none.
+        """
+        connection.check_same(self._first)
+        if self._tried is None:
+            return
+        connection.wire.begin(EPISODE, 0, self._limit_s())
+        found = self._ask(connection, probe_observation(connection.profile))
+        self._check_length(len(found))
+        self._warm = True
+
+    def _check_length(self, length: int) -> None:
+        """Refuse an answer that the server of the trial would not have given.
+
+        Raises:
+            WireError: it is longer than the chunk; or, where nobody has said how long answers are,
+                another length than the trial's.
+        """
+        chunk = self._spec.chunk
+        declared = self._adapter.chunk or self._first.greeting.chunk or self._first.greeting.served
+        if length > chunk or (not declared and self._tried not in (None, length)):
+            said = f"at most {chunk}" if declared else f"{self._tried} at the trial"
+            raise WireError(
+                f"it answers {length} actions, and {said}: it is another server than at the start"
+                " of the run, or --vla-policy-arg=chunk must say how many there may be"
+            )
 
     def _agree(self) -> None:
         rows = self._first.greeting.rows
@@ -286,7 +304,9 @@ class RemotePolicy:
         seeded = adapter.seeded
         if seeded is None:
             seeded = served is not None and served.seeded
-        seedable = greeting.seedable or served is not None  # the extension carries a seed
+        seedable = greeting.seedable
+        if served is not None:
+            seedable = served.seedable
         if seeded and not seedable:
             raise UsageError(
                 f"policy {adapter.name!r}: seeded=true, but this server cannot be given a seed"
@@ -306,10 +326,11 @@ class RemotePolicy:
             seedable=seedable,
             language=served is None or served.language,
             located=("profile",),
-            unidentified=served is None,
+            unidentified=served is None or served.unidentified,
+            checkpoint="" if served is None else served.checkpoint,
         )
 
-    def _ask(self, connection: _Connection, observation: Observation) -> NDArray[np.float64]:
+    def _ask(self, connection: Connection, observation: Observation) -> NDArray[np.float64]:
         sent = mapping.payload(connection.profile, observation)
         beside: Mapping[str, object] | None = None
         if connection.greeting.served is not None:

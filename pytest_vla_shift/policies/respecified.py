@@ -60,7 +60,12 @@ class Respecified:
         if not changes:
             return policy
         made = cls(policy, changes)
-        spec = made.spec
+        spec, own = made.spec, policy.spec.checkpoint
+        if settings.checkpoint is not None and own not in ("", spec.checkpoint):
+            raise UsageError(
+                f"policy {spec.name!r} says that its weights are {own}, and --vla-checkpoint that"
+                f" they are {spec.checkpoint}"
+            )
         if settings.replan is not None and settings.replan > spec.chunk:
             raise UsageError(
                 f"--vla-replan={settings.replan}: policy {spec.name!r} gives {spec.chunk} actions"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,7 @@ FIRST = 10.0
 """The first decisions may take so many times the limit: they compile and load."""
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{8,64}")
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,40}")
 _BLOCK = 1 << 20
 
 
@@ -69,9 +71,11 @@ def read_token(variable: str, option: str) -> str:
     """
     token = os.environ.get(variable)
     if not token:
+        # It may be the token itself, given by mistake.
+        shown = f" {variable!r}" if _VARIABLE.fullmatch(variable) else ""
         raise UsageError(
-            f"{option} names the environment variable {variable!r}, which is not set. It takes a"
-            " variable's name, so that the token itself is in no history"
+            f"{option} names an environment variable{shown} that is not set. It takes a variable's"
+            " name, so that the token itself is in no history"
         )
     return token
 
@@ -86,19 +90,23 @@ def read_checkpoint(value: str) -> Checkpoint:
         UsageError: empty or malformed; the files cannot be read or are others than the digest says.
     """
     label, separator, said = value.rpartition("@") if "@sha256" in value else (value, "", "")
-    if not label.strip() or (separator and _DIGEST.fullmatch(said) is None):
+    label, said = label.strip(), said.strip().lower()
+    if not label.isprintable() or not label or (separator and _DIGEST.fullmatch(said) is None):
         raise UsageError(
             f"checkpoint: {value!r} is neither a path nor a label, either with"
             " @sha256:<8 to 64 hex digits> behind it or not"
         )
     path = Path(label).expanduser()
     if not path.exists():
-        if label.startswith((".", "/", "~")):
+        if path.is_symlink():
+            raise UsageError(f"checkpoint: {label!r} is a link to what is not there")
+        # A label may have a slash, as names of hubs do; where its folder is, it is a slip.
+        if label.startswith((".", "/", "~")) or (len(path.parts) > 1 and path.parent.is_dir()):
             raise UsageError(f"checkpoint: there is no {label!r}")
         return Checkpoint(label, said)
     try:
         found = files_digest(path)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"checkpoint: {label!r} cannot be read: {error}") from error
     if said and not found.startswith(said):
         raise UsageError(f"checkpoint: {label!r} has the digest {found}, not {said}")
@@ -108,11 +116,16 @@ def read_checkpoint(value: str) -> Checkpoint:
 def files_digest(path: Path) -> str:
     """``sha256:`` and the digest of a file, or of every file in a folder by relative name.
 
+    Links are followed: what counts is what a loader would read.
+
     Raises:
-        OSError: something cannot be read.
+        OSError: something cannot be read, or is a link to nothing.
+        ValueError: there is no file, something is no file, or links lead around in a circle.
     """
     whole = hashlib.sha256()
-    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    files = [path] if path.is_file() else sorted(_files(path, frozenset()))
+    if not files:
+        raise ValueError("there is no file in it")
     for file in files:
         one = hashlib.sha256()
         with file.open("rb") as stream:
@@ -121,3 +134,19 @@ def files_digest(path: Path) -> str:
         name = "" if file == path else file.relative_to(path).as_posix()
         whole.update(f"{name}\0{one.hexdigest()}\n".encode())
     return f"sha256:{whole.hexdigest()}"
+
+
+def _files(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
+    """Every file within ``folder``; ``above`` are the real folders that lead to it."""
+    real = folder.resolve()
+    if real in above:
+        raise ValueError(f"links lead around in a circle at {folder.name!r}")
+    for item in folder.iterdir():
+        if item.is_dir():
+            yield from _files(item, above | {real})
+        elif item.is_file():
+            yield item
+        elif item.is_symlink():
+            raise FileNotFoundError(f"{item.name!r} is a link to what is not there")
+        else:
+            raise ValueError(f"{item.name!r} is no file")

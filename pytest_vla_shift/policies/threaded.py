@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 PARTING_S = 5.0
 """How long ``close`` may take, and how long a call that is overdue is waited for at the end."""
 
-GRACE_S = 10.0
-"""How much later a call is given up that has a time limit of its own, as those of a server do."""
+GRACE_S = 60.0
+"""For waiting until a server is there again, and for saying that it is not."""
 
 T = TypeVar("T")
 
@@ -244,9 +244,12 @@ class ThreadedPolicy:
         return chunks
 
     def _limit_s(self) -> float:
-        limit_s = self._thread.timeout_s * (1.0 if self._thread.warm else FIRST)
-        # One that keeps the limit itself knows better what hangs, and is left the time to say it.
-        return limit_s + GRACE_S * bool(getattr(self._inner, "keeps_time", False))
+        timeout_s = self._thread.timeout_s
+        if getattr(self._inner, "keeps_time", False):
+            # One that keeps its limits itself knows better what hangs, and is left the time to say
+            # it: a new connection, a trial, a beginning, each as long as a first call.
+            return timeout_s + 2.0 * FIRST * timeout_s + GRACE_S
+        return timeout_s * (1.0 if self._thread.warm else FIRST)
 
 
 def in_thread(make: Callable[[], Policy], timeout_s: float) -> ThreadedPolicy:

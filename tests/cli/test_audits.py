@@ -67,7 +67,7 @@ def test_a_screening_reaches_its_policy_as_a_run_does(
     assert "say where with --vla-policy-url" in capsys.readouterr().err
     argv += ["--policy-url=tcp://here:1", "--policy-token=TOY_TOKEN"]
     assert main(argv) == 2
-    assert "'TOY_TOKEN', which is not set" in capsys.readouterr().err
+    assert "'TOY_TOKEN' that is not set" in capsys.readouterr().err
     monkeypatch.setenv("TOY_TOKEN", "s3cret")
     assert main([*argv, "--replan=99"]) == 2
     assert "--vla-replan=99" in capsys.readouterr().err

@@ -8,19 +8,28 @@ from pathlib import Path
 import pytest
 
 from pytest_vla_shift.policies.registry import resolve
-from pytest_vla_shift.policies.settings import Checkpoint, PolicySettings, read_checkpoint
+from pytest_vla_shift.policies.settings import (
+    Checkpoint,
+    PolicySettings,
+    read_checkpoint,
+    read_token,
+)
 from pytest_vla_shift.protocol.errors import UsageError
 from tests.fakes.modules import importable
 from tests.policies.observations import INFO, observation
 
 SOURCE = """
-import numpy as np
+from dataclasses import replace
 
 from pytest_vla_shift.policies.baselines import Zero
 
 
 class Chunks(Zero):
     pass
+
+
+class Named(Zero):
+    spec = replace(Zero.spec, checkpoint="night-7")
 
 
 class Loads(Zero):
@@ -95,10 +104,66 @@ def test_a_digest_that_is_said_is_checked_against_the_files(weights: Path) -> No
         read_checkpoint(f"{weights}@sha256:0123abcd")
 
 
+def test_links_are_followed_as_a_loader_would(weights: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_text(name)
+        (tmp_path / f"run-{name}" / "pm").mkdir(parents=True)
+        (tmp_path / f"run-{name}" / "pm" / "params").symlink_to(tmp_path / name)
+    one, other = (read_checkpoint(str(tmp_path / f"run-{name}" / "pm")) for name in "ab")
+    assert one.label == other.label == "pm"
+    assert one.digest != other.digest
+    copy = tmp_path / "run-c" / "pm"
+    (copy / "params").mkdir(parents=True)
+    (copy / "params" / "model.safetensors").write_text("a")
+    assert read_checkpoint(str(copy)) == one
+
+
+@pytest.mark.parametrize("how", ["empty", "circle", "dangling inside", "dangling", "pipe"])
+def test_a_folder_that_no_loader_could_read_whole_is_refused(tmp_path: Path, how: str) -> None:
+    folder = tmp_path / "ck"
+    (folder / "deep").mkdir(parents=True)
+    if how == "circle":
+        (folder / "w").touch()
+        (folder / "deep" / "up").symlink_to(folder)
+    elif how == "dangling inside":
+        (folder / "w").symlink_to(tmp_path / "nowhere")
+    elif how == "dangling":
+        folder = tmp_path / "link"
+        folder.symlink_to(tmp_path / "nowhere")
+    elif how == "pipe":
+        os.mkfifo(folder / "w")
+    with pytest.raises(UsageError, match=r"checkpoint: .*(cannot be read|is a link to what is not)"):
+        read_checkpoint(str(folder))
+
+
+def test_a_slip_in_a_path_is_no_label(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="there is no 'night-7/depe'"):
+        read_checkpoint("night-7/depe")
+    assert read_checkpoint("night-7/deep").digest
+    assert read_checkpoint("someone/night-7") == Checkpoint("someone/night-7")
+
+
+def test_a_digest_is_read_in_any_case_and_a_label_without_blanks_around_it() -> None:
+    assert read_checkpoint(" night-7 @sha256:0123ABCD ") == Checkpoint("night-7", "sha256:0123abcd")
+
+
+def test_a_token_given_in_the_place_of_its_variable_is_not_repeated() -> None:
+    with pytest.raises(UsageError, match="--o names an environment variable that is not") as raised:
+        read_token("hf_Sesame", "--o")
+    assert "Sesame" not in str(raised.value)
+    with pytest.raises(UsageError, match="variable 'MY_TOKEN_42' that is not set"):
+        read_token("MY_TOKEN_42", "--o")
+
+
 @pytest.mark.parametrize(
     "value,words",
     [
         ("", "neither a path nor a label"),
+        ("night\n7", "neither a path nor a label"),
         ("x@sha256:zz", "neither a path nor a label"),
         ("./missing", "there is no"),
         ("/nowhere/at/all", "there is no"),
@@ -158,3 +223,14 @@ def test_who_asks_for_all_settings_gets_them(mine: str) -> None:
     assert vars(vars(policy)["_policy"])["settings"] is settings
     with pytest.raises(UsageError, match="no argument called settings"):
         resolve(f"{mine}:Whole", {"settings": "x"}, settings=settings)
+
+
+def test_weights_that_a_policy_names_itself_are_not_called_otherwise(mine: str) -> None:
+    named = PolicySettings(checkpoint=Checkpoint("night-7"))
+    assert resolve(f"{mine}:Named", {}, settings=named).spec.checkpoint == "night-7"
+    assert resolve(f"{mine}:Named", {}).spec.checkpoint == "night-7"
+    other = PolicySettings(checkpoint=Checkpoint("night-8"))
+    with pytest.raises(
+        UsageError, match=r"weights are night-7, and .* they are night-8"
+    ):
+        resolve(f"{mine}:Named", {}, settings=other)
