@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -121,6 +122,19 @@ def test_the_user_wins(said: Said, sent: list[str]) -> None:
     found = agreed({"send_state": True, "send_wrist_image": False}, said=said)
     assert keys(found) == sent
     assert fits(found)
+
+
+@pytest.mark.parametrize("camera", ["frontview", "robot0_eye_in_hand"])
+@pytest.mark.parametrize("key", ["images/wrist", "images/hand"])
+def test_the_wrists_picture_is_known_by_its_name_or_by_its_camera(key: str, camera: str) -> None:
+    base, wrist = LIBERO.images
+    mine = replace(LIBERO, images=(base, replace(wrist, key=key, camera=camera)))
+    is_wrist = key == "images/wrist" or camera == "robot0_eye_in_hand"
+    found = row(agreed({"send_wrist_image": True}, profile=mine), "picture of the wrist")
+    assert (found.ours, found.fits) == (("sent" if is_wrist else "not in the profile"), is_wrist)
+    declined = row(agreed({"send_wrist_image": False}, profile=mine), "picture of the wrist")
+    if key == "images/wrist":
+        assert (declined.ours, declined.fits) == ("not sent", True)
 
 
 def test_groots_server_gets_the_wrist_without_asking() -> None:

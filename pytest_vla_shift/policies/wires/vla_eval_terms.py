@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pytest_vla_shift.policies.profile import Profile, StateMap, Transform
+    from pytest_vla_shift.policies.profile import ImageMap, Profile, StateMap, Transform
 
 WRIST, STATE, LONG = "send_wrist_image", "send_state", "quat_no_antipodal"
 
@@ -201,12 +201,16 @@ def _sent(name: str, params: Mapping[str, object], before: Profile, after: Profi
     what = "picture of the wrist" if name == WRIST else "state"
     asked = f"{name}: {_word(params, name)}"
     if name == WRIST:
-        there = any(i.camera.endswith("eye_in_hand") for i in after.images)
-        known = any(i.camera.endswith("eye_in_hand") for i in before.images)
+        there, known = any(map(_of_wrist, after.images)), any(map(_of_wrist, before.images))
     else:
         there, known = bool(after.states), bool(before.states)
     ours = "sent" if there else "not sent" if known else "not in the profile"
     return Row(what, asked, ours, known or params.get(name) is not True)
+
+
+def _of_wrist(image: ImageMap) -> bool:
+    """By the wire's name, which is what is governed; or else by what robosuite calls the camera."""
+    return GOVERNED.get(image.key) == WRIST or image.camera.endswith("eye_in_hand")
 
 
 def _angle_row(params: Mapping[str, object], profile: Profile) -> Row:
