@@ -111,10 +111,19 @@ class OneSuite:
     Args:
         unnorm_key: the suite whose statistics it was started with, :data:`ANY`, or None for
             whichever is asked about first.
+
+    Raises:
+        UsageError: ``unnorm_key`` names no suite.
     """
 
     def __init__(self, unnorm_key: str | None) -> None:
-        self._suite = None if unnorm_key is None else unnorm_key.removesuffix(NO_NOOPS)
+        self._suite = None if unnorm_key is None else unnorm_key.strip().removesuffix(NO_NOOPS)
+        if self._suite == "":
+            raise UsageError(
+                f"--vla-policy-arg=unnorm_key: {unnorm_key!r} names no suite. Say what the server"
+                " was started with, such as 'libero_object_no_noops'; or 'any', if its statistics"
+                " fit all suites of the run; or leave the argument out for a run of one suite"
+            )
         self._said = unnorm_key is not None
 
     def refusal(self, task_suite: str) -> str | None:

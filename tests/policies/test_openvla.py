@@ -246,6 +246,12 @@ def test_a_server_started_with_a_key_is_asked_about_its_suite(
     policy.close()
 
 
+@pytest.mark.parametrize("key", ["", " ", "_no_noops"])
+def test_a_server_is_started_with_some_key(oft: Deploy, key: str) -> None:
+    with pytest.raises(UsageError, match=r"unnorm_key.*libero_object_no_noops.*'any'"):
+        ask("openvla-oft", oft.url, {"unnorm_key": key})
+
+
 def test_each_call_of_a_stock_server_gets_a_connection_of_its_own(oft: Deploy) -> None:
     # One that is kept would have been closed by the server, five seconds idle, when a slow
     # rollout comes back to it.
