@@ -269,4 +269,19 @@ def _takes_observation(name: str, function: Callable[..., object]) -> bool:
 
 
 def _parameters(make: Callable[..., object]) -> str:
-    return ", ".join(str(p) for p in inspect.signature(make).parameters.values()) or "none"
+    """What may be given by name, for people: ``file (needed), gain (1 if not given), chunk``."""
+    parameters = inspect.signature(make).parameters.values()
+    return ", ".join(filter(None, map(_in_words, parameters))) or "nothing"
+
+
+def _in_words(parameter: inspect.Parameter) -> str:
+    if parameter.kind is parameter.VAR_KEYWORD:
+        return "any other name"
+    by_name = parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    if not by_name or parameter.name == "settings":
+        return ""
+    if parameter.default is parameter.empty:
+        return f"{parameter.name} (needed)"
+    if isinstance(parameter.default, str | int | float) and parameter.default != "":
+        return f"{parameter.name} ({parameter.default} if not given)"
+    return parameter.name

@@ -218,6 +218,23 @@ def test_what_cannot_be_resolved_is_a_usage_error_that_says_why(
         resolve(name, args)
 
 
+@pytest.mark.parametrize(
+    "name, takes",
+    [
+        ("replay", "file (needed)"),
+        ("zero", "nothing"),
+        ("pi05", "profile (libero if not given), chunk, seeded, metadata (key if not given)"),
+        ("openvla-oft", "profile (oft-libero if not given), chunk, seeded, encoded (false"),
+    ],
+)
+def test_the_arguments_that_there_are_are_told_in_words(name: str, takes: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        resolve(name, {"no_such": "1"})
+    said = str(refused.value)
+    assert f"It takes {takes}" in said
+    assert not any(code in said.partition("It takes")[2] for code in ("'", "|", ":", "settings"))
+
+
 @pytest.mark.usefixtures("mine")
 def test_an_infrastructure_error_of_a_constructor_stays_one() -> None:
     with pytest.raises(MissingAsset, match=r"model\.safetensors"):
