@@ -33,6 +33,7 @@ from pytest_vla_shift.policies.serving.openpi import open_service
 from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.policies.wires.openpi_codec import pack, read
 from pytest_vla_shift.protocol.errors import PolicyServerError, UsageError
+from tests.fakes.noting_policies import Recording
 from tests.fakes.services import answering
 from tests.policies.openpi_peers import INFO, libero_observation
 from tests.policies.websocket_peers import closed_port
@@ -213,6 +214,15 @@ class TestTheirClientAndOurServer:
             assert "/" not in str(caught.value).replace("observation/", "")
             with pytest.raises(Exception, match="1011"):
                 client.infer(stock_observation())
+
+    def test_a_client_too_many_can_read_why(self) -> None:
+        host = Host(Recording(), find_profile("libero", "openpi"))
+        with answering(open_service(host, port=0)) as service:
+            first = WebsocketClientPolicy(service.url)
+            with pytest.raises(Exception, match=r"1013 .*serves one client at a time"):
+                WebsocketClientPolicy(service.url)
+            assert first.infer(stock_observation())["actions"].shape == (4, 7)
+            first._ws.close()
 
     def test_a_key(self) -> None:
         with our_server(token="s3cret") as url:

@@ -193,6 +193,26 @@ class TestOurClient:
         ):
             openpi(settings=PolicySettings(url=url, timeout_s=10))
 
+    def test_whoever_gets_no_place_is_told_in_the_goodbye_and_not_in_place_of_the_metadata(
+        self,
+    ) -> None:
+        with serving(Recording()) as url, remote(url):
+            client = Websocket(url, AMPLE_S)
+            with pytest.raises(WireError, match=r"code 1013: .*serves one client at a time"):
+                client.receive(within(AMPLE_S))
+            client.close()
+
+    def test_nor_is_a_session_that_cannot_be_made_taken_for_the_metadata(self) -> None:
+        class Exhausted(RecordingSessions):
+            def session(self) -> RecordingSessions:
+                raise MemoryError("\u00fc" * 200)
+
+        with serving(Exhausted()) as url, remote(url):
+            client = Websocket(url, AMPLE_S)
+            with pytest.raises(WireError, match=r"code 1011: MemoryError: \u00fc+$"):
+                client.receive(within(AMPLE_S))
+            client.close()
+
     def test_clients_side_by_side_have_sessions(self) -> None:
         with serving(RecordingSessions()) as url, remote(url) as one, remote(url) as other:
             one.reset(INFO, 1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vla_shift.policies import extension
 from pytest_vla_shift.policies.extras import require
-from pytest_vla_shift.policies.serving.host import PATIENCE_S
+from pytest_vla_shift.policies.serving.host import PATIENCE_S, HostBusy
 from pytest_vla_shift.policies.serving.websocket import Client, Gone, WebsocketService
 from pytest_vla_shift.policies.wires.bounded_msgpack import CodecError
 from pytest_vla_shift.policies.wires.openpi import PORT, credential
@@ -18,6 +18,14 @@ from pytest_vla_shift.policies.wires.websocket import check_token
 
 if TYPE_CHECKING:
     from pytest_vla_shift.policies.serving.host import Host, Service, Visit
+
+TRY_LATER, BROKEN = 1013, 1011
+"""Codes of a websocket's end."""
+
+BUSY = "the policy keeps state and offers no sessions: it serves one client at a time"
+
+LONGEST_REASON = 123
+"""Bytes that a websocket's goodbye has for words."""
 
 REASON = "Internal server error. Traceback included in previous frame."
 
@@ -50,9 +58,17 @@ def open_service(
 
 def _talk(host: Host, client: Client) -> None:
     """Metadata; then an answer to every observation, until something goes wrong."""
-    visit: Visit | None = None
     try:
         visit = host.visit(PATIENCE_S)
+    except Exception as error:
+        # The first frame is the metadata, and openpi's own client takes whatever comes for it: a
+        # text would be its TypeError. The words of a goodbye are shown by its library.
+        _LOG.warning("%s: %s", type(error).__name__, error)
+        busy = isinstance(error, HostBusy)
+        words = BUSY if busy else f"{type(error).__name__}: {error}"
+        client.close(TRY_LATER if busy else BROKEN, shortened(words, LONGEST_REASON))
+        return
+    try:
         client.send(pack({extension.KEY: host.announcement()}))
         while True:
             client.send(_answer(visit, client.receive()))
@@ -63,10 +79,14 @@ def _talk(host: Host, client: Client) -> None:
         # a path of this machine's is nobody's business.
         _LOG.warning("%s: %s", type(error).__name__, error)
         client.send(f"Traceback, its last line:\n{type(error).__name__}: {error}")
-        client.close(1011, REASON)
+        client.close(BROKEN, REASON)
     finally:
-        if visit is not None:
-            visit.close()
+        visit.close()
+
+
+def shortened(text: str, most: int) -> str:
+    """``text``, or as much of its beginning as ``most`` bytes of UTF-8 hold."""
+    return text.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
 
 
 def _answer(visit: Visit, frame: bytes | str) -> bytes:
