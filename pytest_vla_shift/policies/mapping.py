@@ -14,6 +14,7 @@ import numpy as np
 from pytest_vla_shift.policies.pictures import from_profile, to_profile
 from pytest_vla_shift.policies.profile import MappingError
 from pytest_vla_shift.policies.quantities import proprio_of, quantity
+from pytest_vla_shift.policies.ranges import check_range
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,7 +59,8 @@ def actions(profile: Profile, answer: Mapping[str, NDArray[np.generic]]) -> NDAr
         answer: name -> (T, W) of any real type; names that the profile does not know are ignored.
 
     Raises:
-        MappingError: an array is missing, not real, not finite, or of another shape.
+        MappingError: an array is missing, not real, not finite, of another shape, or has a number
+            that cannot be what the profile says (:mod:`pytest_vla_shift.policies.ranges`).
     """
     length: int | None = None
     arrays: dict[str, NDArray[np.float64]] = {}
@@ -78,7 +80,10 @@ def actions(profile: Profile, answer: Mapping[str, NDArray[np.generic]]) -> NDAr
             raise MappingError(f"{key!r} has a NaN or an infinity in it")
     found = np.empty((length or 0, profile.action_dim))
     for part in profile.actions:
-        found[:, part.to] = _from_wire(part, arrays[part.key][:, part.columns])
+        values = arrays[part.key][:, part.columns]
+        mapped = _from_wire(part, values)
+        check_range(profile.name, part, values, mapped)
+        found[:, part.to] = mapped
     return found
 
 
@@ -126,7 +131,8 @@ def observed(
 def reply(profile: Profile, chunk: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     """Name -> (T, W) float64: what a server answers for the simulator's actions ``chunk``.
 
-    The inverse of :func:`actions`.
+    The inverse of :func:`actions`. What leaves -1 to 1 and is thresholded there is sent at the end
+    of its range.
     """
     answer = {key: np.empty((len(chunk), width)) for key, width in profile.action_widths.items()}
     for part in profile.actions:
@@ -151,9 +157,9 @@ def _from_wire(part: ActionMap, values: NDArray[np.float64]) -> NDArray[np.float
 def _to_wire(part: ActionMap, values: NDArray[np.float64]) -> NDArray[np.float64]:
     match part.transform:
         case "open01":
-            return (1.0 - values) / 2.0
+            return (1.0 - np.clip(values, -1.0, 1.0)) / 2.0
         case "half":
-            return (1.0 + values) / 2.0
+            return (1.0 + np.clip(values, -1.0, 1.0)) / 2.0
         case "identity" | "sign":
             return values
 

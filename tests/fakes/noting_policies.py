@@ -50,7 +50,7 @@ RECORDING = PolicySpec(
 
 
 class Recording(Noting):
-    """Answers four actions: its seed, its step, their number and the gripper.
+    """Answers four actions: the end of its seed, its step, their number and the gripper.
 
     Args:
         changes: of :data:`RECORDING`.
@@ -69,7 +69,7 @@ class Recording(Noting):
             raise self.error
         self.seen.append(observation)
         actions = np.zeros((4, self.spec.action_dim))
-        actions[:, 0] = self.begun[-1][1] / 1000
+        actions[:, 0] = self.begun[-1][1] % 1000 / 1000
         actions[:, 1] = observation.step / 1000
         actions[:, 2] = 0.1 + np.arange(4) / 100
         actions[:, 6] = [1.0, -1.0, -1.0, 1.0]

@@ -18,7 +18,7 @@ from pytest_vla_shift.policies.probe import EPISODE, probe_observation
 from pytest_vla_shift.policies.quantities import axis_angle
 from pytest_vla_shift.policies.registry import resolve
 from pytest_vla_shift.policies.settings import PolicySettings, read_checkpoint
-from tests.fakes.lerobot_checkpoints import FIRST, IMAGE2, write_checkpoint
+from tests.fakes.lerobot_checkpoints import FIRST, IMAGE2, MOVES, write_checkpoint
 from tests.policies.lerobot_peer import answer, make, observation, refusal, seen, values
 
 pytestmark = pytest.mark.usefixtures("lerobot_library")
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.usefixtures("lerobot_library")
 def test_a_chunk_is_asked_for_and_comes_out_in_the_simulators_numbers(folder: Path) -> None:
     policy = make(write_checkpoint(folder))
     chunk = answer(policy, 0.5)
-    # The state is divided by its deviation, the actions are multiplied with 2 and moved by 0.5.
-    expected = 0.5 + 2.0 * (0.5 / FIRST + np.arange(8) / 100.0)
+    # The state is divided by its deviation, the actions multiplied with theirs and moved by 0.5.
+    expected = 0.5 + MOVES * (0.5 / FIRST + np.arange(8) / 100.0)
     np.testing.assert_allclose(chunk, np.tile(expected[:, None], (1, 7)), rtol=1e-6)
 
 
@@ -85,7 +85,7 @@ def test_history_is_kept_and_fed_at_every_step(folder: Path) -> None:
     policy.reset(EPISODE, 0)
     found = [answer(policy, first)[0, 0] for first in (0.0, 0.25, 0.5)]
     # The newest of the states once, and the one before ten times, each divided by 0.25.
-    np.testing.assert_allclose(found, [0.5 + 2.0 * n for n in (0.0, 1.0, 2.0 + 10.0)])
+    np.testing.assert_allclose(found, [0.5 + MOVES * n for n in (0.0, 1.0, 2.0 + 10.0)])
 
 
 def test_nothing_of_an_episode_is_left_in_the_next(folder: Path) -> None:
@@ -116,8 +116,8 @@ def test_sessions_share_weights_and_nothing_else(folder: Path) -> None:
     policy.reset(EPISODE, 0)
     other.reset(EPISODE, 0)
     answer(policy, 0.25)
-    answer(other, 9.0)
-    assert answer(policy, 0.0)[0, 0] == pytest.approx(0.5 + 2.0 * 10.0)
+    answer(other, 1.5)
+    assert answer(policy, 0.0)[0, 0] == pytest.approx(0.5 + MOVES * 10.0)
 
 
 def test_one_whose_code_is_compiled_offers_no_sessions(folder: Path) -> None:
@@ -146,7 +146,7 @@ def test_actions_that_are_averaged_over_chunks_need_every_step(folder: Path) -> 
     policy = make(write_checkpoint(folder, temporal_ensemble_coeff=0.01))
     policy.reset(EPISODE, 0)
     found = [answer(policy, first)[0, 0] for first in (0.0, 0.0)]
-    np.testing.assert_allclose(found, [0.5, 0.5 + 2.0 * 0.005])  # mean of 0.00 and 0.01
+    np.testing.assert_allclose(found, [0.5, 0.5 + MOVES * 0.005])  # mean of 0.00 and 0.01
 
 
 def test_one_step_after_another_is_the_chunk(folder: Path) -> None:
