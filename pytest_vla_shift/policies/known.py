@@ -41,10 +41,11 @@ def _refuse(
         f"  in this process:  pytest --vla-policy={module} ...\n"
         "  or, where the model's packages and the simulator's do not go together, behind a server"
         " in the model's own environment:\n"
-        f"    vla-shift serve --wire openpi --policy {module}     (Python >= 3.11)\n"
-        "    pytest --vla-policy=openpi --vla-policy-url=ws://HOST:8000 ...\n"
-        "  or behind a model server of vla-eval, whose Python may be older, asked with"
-        " --vla-policy=vla-eval."
+        f"    vla-shift serve --wire vla-eval --policy {module}     (Python >= 3.11; pictures"
+        " arrive as they are)\n"
+        "    pytest --vla-policy=vla-eval --vla-policy-url=ws://HOST:8000 ...\n"
+        "  or behind a model server of vla-eval's own, whose Python may be older, asked in the same"
+        " way."
     )
 
 
