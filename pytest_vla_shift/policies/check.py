@@ -6,7 +6,7 @@ import copy
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_vla_shift.policies.check_reading import reading
+from pytest_vla_shift.policies.check_repeating import SURVIVES, why_it_differs
 from pytest_vla_shift.policies.check_sharing import DECISIONS, decide, sharing_problems
 from pytest_vla_shift.policies.guard import begin, spec_problems
 from pytest_vla_shift.policies.protocol import Policy, PolicySpec
@@ -36,9 +37,11 @@ def check_policy(
     That its spec is sane and stands still; that it resets, answers with actions that can be
     executed, leaves the observation as it was, and closes; and that two rollouts with one seed,
     with a rollout of another seed between them, get the same answers: if not, it carries state
-    across ``reset``, or is random without a seed. Where it says that it can serve several rollouts
-    at once (``stateless``, ``session``, ``batch``), that their answers do not depend on each other.
-    That one which says it reads no instruction does not. The policy is closed afterwards.
+    across ``reset``, or is random without a seed. Of one that is not seeded, the former breaks the
+    contract where sessions or copies of it tell them apart, and else is a remark. Where it says
+    that it can serve several rollouts at once (``stateless``, ``session``, ``batch``), that their
+    answers do not depend on each other. That one which says it reads no instruction does not. The
+    policy is closed afterwards.
 
     Args:
         policy: the policy.
@@ -71,7 +74,11 @@ def check_policy(
     again = _rollout(policy, seen, info, seed)
     each_s = (time.perf_counter() - started) / DECISIONS
     _require(policy.spec == spec, "the spec changed: it is part of every key and must stand still")
-    remarks = _remarks(spec, first, other, again)
+    remarks = _remarks(
+        spec,
+        (first, other, again),
+        lambda: why_it_differs(policy, seen, lambda twin, shown: _rollout(twin, shown, info, seed)),
+    )
     try:
         with _global_seed(seed):
             problems = sharing_problems(policy, seen, info, lambda: _seed_all(seed))
@@ -159,10 +166,10 @@ def _arrays(observation: Observation) -> dict[str, object]:
 
 def _remarks(
     spec: PolicySpec,
-    first: NDArray[np.float64],
-    other: NDArray[np.float64],
-    again: NDArray[np.float64],
+    rollouts: tuple[NDArray[np.float64], ...],
+    why: Callable[[], str],
 ) -> list[str]:
+    first, other, again = rollouts
     same = np.array_equal(first, again)
     if spec.seeded:
         _require(
@@ -173,9 +180,11 @@ def _remarks(
         if np.array_equal(first, other):
             return ["seeded, yet two seeds gave the same actions here"]
         return []
-    if not same:
-        return ["not seeded, and the same seed gave other actions: its rollouts are not repeatable"]
-    return []
+    if same:
+        return []
+    said = why()
+    _require(said is not SURVIVES, said)
+    return [said]
 
 
 def _slow(spec: PolicySpec, info: EpisodeInfo, each_s: float) -> list[str]:

@@ -80,7 +80,7 @@ def _answers(
             seeded()
             if decision == 0:
                 begin(between, info, 2)
-            decide(between, _moved(observation), 100 + decision)
+            decide(between, moved(observation), 100 + decision)
         seeded()
         shown = replace(observation, step=observation.step + decision * policy.spec.replan)
         chunks.append(decide(policy, shown, decision))
@@ -89,13 +89,13 @@ def _answers(
 
 def _batch_is_blind(policy: BatchPolicy, observation: Observation) -> bool:
     alone = ask_all(policy, [observation], [7])[0]
-    others = [_moved(observation)] * (policy.spec.batch - 1)
+    others = [moved(observation)] * (policy.spec.batch - 1)
     crowded = ask_all(policy, [observation, *others], [7, *range(len(others))])[0]
     last = ask_all(policy, [*others, observation], [*range(len(others)), 7])[-1]
     return _same([alone, alone], [crowded, last])
 
 
-def _moved(observation: Observation) -> Observation:
+def moved(observation: Observation) -> Observation:
     """Another observation of the same shape: a centimetre away, its pictures mirrored."""
     return replace(
         observation,
