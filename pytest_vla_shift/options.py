@@ -23,6 +23,9 @@ VIDEO = ("on", "off", "degraded")
 EXECUTORS = ("local", "ray")
 
 MAX_ERRORS = 20
+MOST = 1e6
+"""Of seconds, eleven days, and of GiB: what clocks and counters of a system take beyond doubt."""
+
 MOST_SHARDS = 100_000
 MOST_ENVS = 256
 """Rollouts at once of one pytest process; each has a simulator process of its own."""
@@ -289,6 +292,8 @@ def _positive(config: pytest.Config, name: str, default: float, what: str) -> fl
         number = 0.0
     if not 0.0 < number < float("inf"):
         raise UsageError(f"--vla-{name}: {value!r} is not a positive {what}")
+    if number > MOST:
+        raise UsageError(f"--vla-{name}: {value!r} is more than {MOST:,.0f}, which is for ever")
     return number
 
 

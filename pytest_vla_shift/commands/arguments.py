@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pytest_vla_shift.protocol.suite import Suite
 
 
+MOST_SECONDS = 1e6
+
+
 def add_suite(parser: argparse.ArgumentParser) -> None:
     """``SUITE``."""
     parser.add_argument("suite", metavar="SUITE", help="a shipped suite's name, or a TOML file")
@@ -160,8 +163,10 @@ def policy_of(given: argparse.Namespace) -> Policy:
 
 def _seconds(text: str) -> float:
     value = float(text)
-    if not 0.0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
+    if not 0.0 < value <= MOST_SECONDS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a positive number of seconds, at most {MOST_SECONDS:,.0f}"
+        )
     return value
 
 

@@ -217,6 +217,7 @@ def test_policy_arguments_are_texts(project: Project) -> None:
         (["--vla-envs=-1"], "--vla-envs: '-1' is neither 0"),
         (["--vla-rollout-timeout=nan"], "--vla-rollout-timeout: 'nan' is not a positive number"),
         (["--vla-rollout-timeout=inf"], "--vla-rollout-timeout: 'inf' is not a positive number"),
+        (["--vla-policy-timeout=1e9"], "--vla-policy-timeout: '1e9' is more than 1,000,000"),
         (["--vla-video=ON"], "--vla-video: 'ON' is none of on, off, degraded"),
         (["--vla-run=a/b"], "--vla-run: 'a/b' must be a plain folder name"),
         (["--vla-run=.."], "--vla-run: '..' must be a plain folder name"),

@@ -94,7 +94,9 @@ def test_a_policy_that_dies_is_an_infrastructure_error_and_is_started_anew(
     made = project(tmp_path, cluster.address, "--vla-envs=2", "--vla-axis=null", log)
     made.run("--vla-run=ray", policy=DIES, code=1)
     assert (tmp_path / "x").read_text() == "x"
-    (error,) = [row for row in made.outcomes("ray") if row["status"] == "error"]
+    errors = [row for row in made.outcomes("ray") if row["status"] == "error"]
+    assert len(errors) == 1, made.rows("ray")
+    (error,) = errors
     assert error["episode"] == 1
     assert error["error"][0] == "policy"  # type: ignore[index]
     assert "the policy's process died" in error["error"][1]  # type: ignore[index]

@@ -16,7 +16,8 @@ from pytest_vla_shift.policies.check import check_policy
 from pytest_vla_shift.policies.extension import Served
 from pytest_vla_shift.policies.profile import MappingError
 from pytest_vla_shift.policies.remote import MOST_WORDS, Adapter, RemotePolicy
-from pytest_vla_shift.policies.settings import FIRST, PolicySettings
+from pytest_vla_shift.policies.respecified import Respecified
+from pytest_vla_shift.policies.settings import FIRST, Checkpoint, PolicySettings
 from pytest_vla_shift.policies.wires.protocol import Greeting, NoReply, Unreachable, WireError
 from pytest_vla_shift.protocol.errors import PolicyServerError, UsageError
 from pytest_vla_shift.protocol.observation import (
@@ -26,7 +27,7 @@ from pytest_vla_shift.protocol.observation import (
     PrivilegedState,
 )
 from tests.fakes.memory_wire import Script, remote
-from tests.fakes.toy_policies import Flaky, Seer
+from tests.fakes.toy_policies import Expert, Flaky, Seer
 from tests.fakes.toy_profile import toy_profile
 from tests.policies.shipped_profiles import observation_for
 
@@ -409,6 +410,35 @@ def test_the_token_is_in_no_representation() -> None:
 def test_a_server_that_repeats_the_token_in_its_name_does_not_put_it_into_the_key() -> None:
     spec = spec_of(Script(greeting(server=f"server for {TOKEN}")), settings=SECRET)
     assert "server for ***" in spec.revision
+
+
+# Which weights
+
+
+def test_the_weights_that_a_server_of_ours_names_are_those_of_the_key() -> None:
+    spec = spec_of(Script(greeting(served=served(checkpoint="night-7@sha256:0123abcd"))))
+    assert (spec.checkpoint, spec.unidentified) == ("night-7@sha256:0123abcd", False)
+    assert spec_of(Script(greeting(served=served(unidentified=True)))).unidentified
+    assert spec_of(Script(greeting())).unidentified, "a stock server says nothing"
+
+
+def test_a_served_policy_is_announced_with_its_weights() -> None:
+    weights = PolicySettings(checkpoint=Checkpoint("night-7"))
+    policy = Respecified.of(Expert(), name=None, source=None, settings=weights)
+    found = remote(policy, PolicySettings(timeout_s=3.0), PROFILE)
+    assert found.spec.checkpoint == "night-7"
+
+
+def test_other_weights_after_a_restart_are_another_server() -> None:
+    script = Script(greeting(served=served(checkpoint="night-7")))
+    policy = made(script)
+    policy.reset(INFO, 0)
+    script.fails["ask"] = WireError("gone")
+    with pytest.raises(PolicyServerError):
+        policy.act(seen())
+    script.greeting = greeting(served=served(checkpoint="night-8"))
+    with pytest.raises(PolicyServerError, match="night-8.*was.*night-7"):
+        policy.reset(INFO, 0)
 
 
 # Another server behind the same address
