@@ -437,7 +437,7 @@ def test_other_weights_after_a_restart_are_another_server() -> None:
     with pytest.raises(PolicyServerError):
         policy.act(seen())
     script.greeting = greeting(served=served(checkpoint="night-8"))
-    with pytest.raises(PolicyServerError, match="night-8.*was.*night-7"):
+    with pytest.raises(PolicyServerError, match=r"night-8.*was.*night-7"):
         policy.reset(INFO, 0)
 
 
