@@ -10,7 +10,6 @@ from pytest_vla_shift.policies.remote_arguments import remote_arguments
 from pytest_vla_shift.protocol.errors import UsageError
 
 if TYPE_CHECKING:
-    from pytest_vla_shift.policies.profile import Profile
     from pytest_vla_shift.policies.settings import PolicySettings
     from pytest_vla_shift.policies.wires.gr00t import Api
     from pytest_vla_shift.policies.wires.gr00t_codec import Arrays
@@ -67,7 +66,6 @@ def gr00t(
     from pytest_vla_shift.policies.wires.gr00t_channel import PORT
 
     said = remote_arguments("gr00t", profile, chunk, seeded)
-    check_keys(said.profile)
     apis: dict[str, Api | None] = {"auto": None, "n1.5": "n1.5", "n1.6": "n1.6", "n1.7": "n1.6"}
     layouts: dict[str, Layout | None] = {"auto": None, "flat": "flat", "nested": "nested"}
     encodings: dict[str, Arrays | None] = {"auto": None, "npy": "npy"}
@@ -115,22 +113,6 @@ def read_url(url: str, port: int) -> tuple[str, int]:
     """
     parts = read_address(url, ("tcp",), port, bare=True)
     return parts.hostname or "", parts.port or port
-
-
-def check_keys(profile: Profile) -> None:
-    """Every name says of which modality it is.
-
-    Raises:
-        UsageError: one does not.
-    """
-    named = [(image.key, "video.") for image in profile.images]
-    named += [(state.key, "state.") for state in profile.states]
-    named += [(key, "action.") for key in profile.action_widths]
-    for key, prefix in named:
-        if not key.startswith(prefix):
-            raise UsageError(
-                f"profile {profile.name!r}: {key!r} must begin with {prefix!r}, as GR00T's keys do"
-            )
 
 
 def _one_of(name: str, text: str, values: dict[str, T]) -> T:

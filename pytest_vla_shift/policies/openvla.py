@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_vla_shift.policies.probe import EPISODE
 from pytest_vla_shift.policies.remote import Adapter, RemotePolicy
 from pytest_vla_shift.policies.remote_arguments import remote_arguments, truth
-from pytest_vla_shift.policies.wires.openvla import TASK_SUITE, OpenVlaWire, check_actions
+from pytest_vla_shift.policies.wires.openvla import TASK_SUITE, OpenVlaWire
 from pytest_vla_shift.policies.wires.timed_http import address_of
 from pytest_vla_shift.protocol.errors import UsageError
 
@@ -174,7 +174,6 @@ def _adapter(
     refusal: Callable[[str], str | None] = lambda _: None,
 ) -> Adapter:
     arguments = remote_arguments("openvla", *shared)
-    check_actions(arguments.profile)
     url = settings.url or url
     address = address_of(url, "/act")
     twice = truth("encoded", encoded)

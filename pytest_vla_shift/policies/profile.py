@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, cast
 
+from pytest_vla_shift.policies.profile_checks import check
 from pytest_vla_shift.protocol.errors import UsageError
 from pytest_vla_shift.protocol.identity import digest
 from pytest_vla_shift.protocol.tables import Table
@@ -60,6 +61,9 @@ TRANSFORMS = ("identity", "sign", "open01", "half")
 gives -1 below 0.5 and else +1."""
 
 DTYPES = ("float32", "float64")
+
+LARGEST = 4096
+"""Of a picture, in pixels a side, and of an action, in numbers: far more than any model has."""
 
 _PART = re.compile(r"([a-z_]+)(?:\[(\d+)(?::(\d+))?\])?")
 
@@ -250,7 +254,7 @@ def parse_profile(parsed: Mapping[str, object], name: str, where: str) -> Profil
         wire=wire,
         simulators=top.texts("simulators"),
         source=top.text("source"),
-        action_dim=top.integer("action_dim", minimum=1),
+        action_dim=top.integer("action_dim", minimum=1, maximum=LARGEST),
         chunk=chunk,
         replan=top.integer("replan", minimum=1, maximum=chunk),
         images=tuple(_image(table) for table in top.tables("images")),
@@ -260,7 +264,7 @@ def parse_profile(parsed: Mapping[str, object], name: str, where: str) -> Profil
         constants={key: constants.text(key) for key in constants.names()},
     )
     top.finish()
-    _check(profile, where)
+    check(profile, where)
     return profile
 
 
@@ -303,6 +307,8 @@ def _image(table: Table) -> ImageMap:
     table.finish()
     if size is not None and min(size) < 1:
         raise UsageError(f"{table.where}: 'size' must be at least 1 x 1")
+    if size is not None and max(size) > LARGEST:
+        raise UsageError(f"{table.where}: 'size' must be at most {LARGEST} x {LARGEST}")
     if size is None and resize != "none":
         raise UsageError(f"{table.where}: 'resize' needs a 'size'")
     return ImageMap(key, camera, orientation, size, resize)
@@ -336,8 +342,8 @@ def _part(text: str, where: str) -> StatePart:
 def _action(table: Table) -> ActionMap:
     found = ActionMap(
         table.text("key"),
-        _integers(table, "columns"),
-        _integers(table, "to"),
+        _integers(table, "columns", below=LARGEST),
+        _integers(table, "to", below=LARGEST),
         cast("Transform", _one_of(table, "transform", TRANSFORMS, "identity")),
         table.number("low"),
         table.number("high"),
@@ -348,34 +354,18 @@ def _action(table: Table) -> ActionMap:
     return found
 
 
-def _integers(table: Table, key: str, count: int | None = None) -> tuple[int, ...]:
+def _integers(
+    table: Table, key: str, count: int | None = None, below: int | None = None
+) -> tuple[int, ...]:
     value = table.raw(key)
     if (
         not isinstance(value, list)
         or not value
         or not all(type(v) is int and v >= 0 for v in value)
         or (count is not None and len(value) != count)
+        or (below is not None and max(value) >= below)
     ):
         many = "whole numbers" if count is None else f"{count} whole numbers"
+        many += "" if below is None else f" below {below}"
         raise UsageError(f"{table.where}: {key!r} must be a list of {many}, not {value!r}")
     return tuple(value)
-
-
-def _check(profile: Profile, where: str) -> None:
-    if not profile.actions:
-        raise UsageError(f"{where}: there are no [[actions]]")
-    filled = sorted(index for part in profile.actions for index in part.to)
-    if filled != list(range(profile.action_dim)):
-        raise UsageError(
-            f"{where}: [[actions]] must fill each of the {profile.action_dim} components once, and"
-            f" fill {filled}"
-        )
-    for key, width in profile.action_widths.items():
-        read = sorted(c for part in profile.actions if part.key == key for c in part.columns)
-        if read != list(range(width)):
-            raise UsageError(f"{where}: {key!r} must have each column read once, not {read}")
-    keys = [image.key for image in profile.images] + [state.key for state in profile.states]
-    keys += [profile.instruction, *profile.constants]
-    twice = sorted({key for key in keys if keys.count(key) > 1})
-    if twice:
-        raise UsageError(f"{where}: {twice[0]!r} would be sent twice")

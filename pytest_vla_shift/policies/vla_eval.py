@@ -61,11 +61,6 @@ def vla_eval(
     require("vla-eval", "msgpack")
     require_websockets("vla-eval")
     arguments = remote_arguments("vla-eval", profile, chunk, seeded)
-    if len(arguments.profile.action_widths) != 1:
-        raise UsageError(
-            f"profile {profile!r} reads {', '.join(arguments.profile.action_widths)}: a vla-eval"
-            " server answers with one array of actions"
-        )
     said = Said(
         None if send_wrist_image is None else truth("send_wrist_image", send_wrist_image),
         None if send_state is None else truth("send_state", send_state),

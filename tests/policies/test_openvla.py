@@ -300,7 +300,7 @@ def test_a_profile_that_reads_names_which_answers_do_not_have_is_refused(tmp_pat
     text = (PROFILES / "openvla-libero.toml").read_text("utf-8")
     mine = tmp_path / "mine.toml"
     mine.write_text(text.replace('key = "actions"', 'key = "action"'), "utf-8")
-    with pytest.raises(UsageError, match=r"'mine' reads action: .*key = 'actions'"):
+    with pytest.raises(UsageError, match=r"mine.toml: .* read 'action': .*key = 'actions'"):
         ask("openvla", "http://127.0.0.1:1", {"profile": str(mine)})
 
 

@@ -79,6 +79,16 @@ def parsed() -> Parsed:
     return tomllib.loads(TEXT)
 
 
+GRIPPER: Parsed = {
+    "key": "actions",
+    "columns": [2],
+    "to": [2],
+    "transform": "open01",
+    "low": 0.0,
+    "high": 1.0,
+}
+
+
 def parse(changed: Parsed) -> Profile:
     return parse_profile(changed, "mine", "mine.toml")
 
@@ -141,6 +151,10 @@ REFUSED: dict[str, tuple[Callable[[Parsed], None], str]] = {
     "no orientation": (change("images", 0, "orientation", to=None), "'orientation' is missing"),
     "size": (change("images", 0, "size", to=[224]), "'size' must be a list of 2 whole numbers"),
     "no pixels": (change("images", 0, "size", to=[0, 224]), "'size' must be at least 1 x 1"),
+    "too large": (
+        change("images", 0, "size", to=[224, 4097]),
+        "'size' must be at most 4096 x 4096",
+    ),
     "resize to what": (change("images", 0, "size", to=None), "'resize' needs a 'size'"),
     "quantity": (change("states", 0, "parts", to=["eef"]), "'eef' is not like eef_pos"),
     "part": (change("states", 0, "parts", to=["eef_pos[3]"]), "out of the 3 numbers of eef_pos"),
@@ -161,6 +175,28 @@ REFUSED: dict[str, tuple[Callable[[Parsed], None], str]] = {
     "range": (change("actions", 0, "low", to=1.0), "'low' below 'high'"),
     "nan": (change("actions", 0, "low", to=float("nan")), "'low' must be a finite number"),
     "transform": (change("actions", 1, "transform", to="flip"), "'transform' must be one of"),
+    "a range for open01": (
+        change("actions", 1, "low", to=-1.0),
+        r"\[\[actions\]\] no. 2: 'open01' is for numbers with 'low' 0 and 'high' 1, not -1 and 1",
+    ),
+    "a range for half": (
+        change("actions", 1, to=GRIPPER | {"transform": "half", "high": 255.0}),
+        "no. 2: 'half' is for numbers with 'low' 0 and 'high' 1, not 0 and 255",
+    ),
+    "a range for sign": (
+        change("actions", 1, to=GRIPPER | {"transform": "sign"}),
+        "no. 2: 'sign' is for numbers with 'low' below 0 and 'high' above 0, not 0 and 1",
+    ),
+    "a range below 0 for sign": (
+        change("actions", 1, to=GRIPPER | {"transform": "sign", "low": -1.0, "high": 0.0}),
+        "no. 2: 'sign' is for numbers with 'low' below 0 and 'high' above 0, not -1 and 0",
+    ),
+    # Each of these would take gigabytes to compare.
+    "endless actions": (change("action_dim", to=10**12), "'action_dim' .* at most 4096"),
+    "endless columns": (
+        change("actions", 1, "columns", to=[10**12]),
+        "'columns' must be a list of whole numbers below 4096",
+    ),
 }
 
 
@@ -174,12 +210,67 @@ def test_what_cannot_be_is_refused_and_placed(case: str) -> None:
     assert str(refused.value).startswith("mine.toml")
 
 
+OF_WIRES: dict[str, tuple[str, Callable[[Parsed], None], str]] = {
+    "gr00t, image": (
+        "gr00t-libero",
+        change("images", 0, "key", to="image"),
+        "'image' must begin with 'video.'",
+    ),
+    "gr00t, state": (
+        "gr00t-libero",
+        change("states", 0, "key", to="x"),
+        "'x' must begin with 'state.'",
+    ),
+    "gr00t, action": (
+        "gr00t-libero",
+        change("actions", 0, "key", to="x"),
+        "'x' must begin with 'action.'",
+    ),
+    "openvla": (
+        "openvla-libero",
+        change("actions", 1, "key", to="gripper"),
+        "'gripper'.* must have key = 'actions'",
+    ),
+    "lerobot": (
+        "lerobot-libero",
+        change("actions", 0, "key", to="actions"),
+        "'actions'.* must have key = 'action'",
+    ),
+    "vla-eval, actions": (
+        "vla-eval-libero",
+        change("actions", 0, "key", to="motion"),
+        "'motion', 'actions': .* one array",
+    ),
+    "vla-eval, within": (
+        "vla-eval-libero",
+        change("states", 0, "key", to="images"),
+        "'images/agentview' lies within 'images', which is sent itself",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OF_WIRES)
+def test_names_that_a_wire_has_no_place_for_are_refused_as_they_are_read(
+    case: str,
+) -> None:
+    shipped_name, apply, message = OF_WIRES[case]
+    data = tomllib.loads(
+        (Path(module.__file__).parent / f"profiles/{shipped_name}.toml").read_text()
+    )
+    assert parse(data).wire == data["wire"]
+    apply(data)
+    with pytest.raises(UsageError, match=message) as refused:
+        parse(data)
+    assert str(refused.value).startswith("mine.toml: ")
+
+
 CHANGES: dict[str, Callable[[Parsed], None]] = {
     "orientation": change("images", 0, "orientation", to="rotate_180"),
     "order of images": lambda data: data["images"].reverse(),  # type: ignore[attr-defined]
     "part": change("states", 0, "parts", to=["eef_pos", "eef_axis_angle_short[1:3]"]),
     "dtype": change("states", 0, "dtype", to="float32"),
     "transform": change("actions", 1, "transform", to="half"),
+    "range": change("actions", 0, "high", to=0.5),
     "order of actions": change("actions", 0, "to", to=[0, 1]),
     "replan": change("replan", to=8),
     "constant": change("constants", "unnorm_key", to="libero_10"),

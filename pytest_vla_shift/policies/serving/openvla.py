@@ -25,7 +25,7 @@ import numpy as np
 from pytest_vla_shift.policies.extension import KEY
 from pytest_vla_shift.policies.serving.host import PATIENCE_S, Host, Visit
 from pytest_vla_shift.policies.wires.json_numpy import CodecError, decode, encode
-from pytest_vla_shift.policies.wires.openvla import ABOUT, check_actions
+from pytest_vla_shift.policies.wires.openvla import ABOUT
 from pytest_vla_shift.protocol.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,9 +57,8 @@ def open_service(
         token: what clients must send as ``Authorization: Bearer``; None for any client.
 
     Raises:
-        UsageError: it cannot listen there, or the profile's actions are not one array.
+        UsageError: it cannot listen there.
     """
-    check_actions(host.profile)
     try:
         return OpenVlaService(host, address, port, token)
     except (OSError, OverflowError) as error:
@@ -151,6 +150,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """What a server of ours says of itself."""
         if not self._welcome():
+            return
+        if self.path == "/act":  # as FastAPI answers, which tells such a server from others
+            self._answer(405, {"detail": "Method Not Allowed"})
             return
         if self.path != ABOUT:
             self._answer(404, {"detail": "Not Found"})

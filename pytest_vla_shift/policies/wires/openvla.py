@@ -22,7 +22,6 @@ from pytest_vla_shift.policies.profile import narrowed
 from pytest_vla_shift.policies.wires.json_numpy import CodecError, decode, encode
 from pytest_vla_shift.policies.wires.protocol import Greeting, WireError
 from pytest_vla_shift.policies.wires.timed_http import Address, HttpConnection, Reply
-from pytest_vla_shift.protocol.errors import UsageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,20 +48,6 @@ TASK_SUITE = "{task_suite}"
 
 TRIAL_SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10", "libero_90")
 """Whose statistics are tried before the first episode, when no task is known yet."""
-
-
-def check_actions(profile: Profile) -> None:
-    """An answer has one array, and profiles must read that.
-
-    Raises:
-        UsageError: this one reads others.
-    """
-    read = ", ".join(profile.action_widths)
-    if read != ACTIONS:
-        raise UsageError(
-            f"profile {profile.name!r} reads {read}: answers of OpenVLA's servers have no names,"
-            f" and every [[actions]] must have key = {ACTIONS!r}"
-        )
 
 
 class OpenVlaWire:
