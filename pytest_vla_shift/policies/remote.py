@@ -15,6 +15,7 @@ from pytest_vla_shift.policies.fitting import profile_rows
 from pytest_vla_shift.policies.probe import EPISODE, probe_observation
 from pytest_vla_shift.policies.profile import MappingError, Profile
 from pytest_vla_shift.policies.protocol import PolicySpec
+from pytest_vla_shift.policies.recognise import with_hint
 from pytest_vla_shift.policies.settings import FIRST, PolicySettings
 from pytest_vla_shift.policies.wires.protocol import (
     Unreachable,
@@ -114,7 +115,7 @@ class RemotePolicy:
         except WireError as error:
             raise UsageError(
                 f"policy {adapter.name!r}: the server at {adapter.url} is not one of its kind, or"
-                f" not well: {adapter.words(error)}"
+                f" not well: {with_hint(adapter.words(error), adapter.url, adapter.profile.wire)}"
             ) from adapter.cause(error)
         self._first = self._connection
         try:
@@ -285,7 +286,8 @@ class RemotePolicy:
         except (WireError, MappingError) as error:
             raise UsageError(
                 f"policy {adapter.name!r}: the server at {adapter.url} cannot answer a trial"
-                f" observation of profile {adapter.profile.name!r}: {adapter.words(error)}"
+                f" observation of profile {adapter.profile.name!r}: "
+                + with_hint(adapter.words(error), adapter.url, adapter.profile.wire)
             ) from adapter.cause(error)
         self._warm = True
         return len(found)

@@ -53,11 +53,14 @@ def shake_hands(peer: socket.socket) -> bytes:
         if not part:
             raise ConnectionError("the client hung up")
         request += part
-    (key,) = (
+    keys = [
         line.split(b":", 1)[1].strip()
         for line in request.split(b"\r\n")
         if line.lower().startswith(b"sec-websocket-key:")
-    )
+    ]
+    if not keys:
+        raise ConnectionError("the client asks for a page")
+    (key,) = keys
     accept = base64.b64encode(hashlib.sha1(key + MAGIC).digest())
     peer.sendall(
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
