@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import Protocol
 
 WIDTH = 80
@@ -91,7 +90,7 @@ def side_by_side(rows: Iterable[Row], left: str, right: str) -> str:
     lines: list[str] = []
     for mark, *cells in listed:
         wrapped = [
-            wrap(cell, width) or [""]
+            _wrapped(cell, width)
             for cell, width in zip(cells, (first, second, second), strict=True)
         ]
         for at in range(max(map(len, wrapped))):
@@ -99,3 +98,22 @@ def side_by_side(rows: Iterable[Row], left: str, right: str) -> str:
             sign = mark if at == 0 else ""
             lines.append(f"{sign:2}{texts[0]:{first}}  {texts[1]:{second}}  {texts[2]}".rstrip())
     return "\n".join(lines)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most ``width``; a word longer than that is broken where its parts meet."""
+    lines = [""]
+    for word in text.split():
+        rest = word
+        while len(rest) > width:
+            room = width - len(lines[-1]) - bool(lines[-1])
+            at = 1 + max(rest.rfind(mark, 0, room) for mark in "_./") if room > 0 else 0
+            if not at and not lines[-1]:
+                at = width
+            lines[-1] = f"{lines[-1]} {rest[:at]}".strip()
+            lines.append("")
+            rest = rest[at:]
+        if len(lines[-1]) + bool(lines[-1]) + len(rest) > width:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {rest}".strip()
+    return lines

@@ -11,7 +11,7 @@ import pytest
 from pytest_vla_shift.contract import check_contract
 from pytest_vla_shift.policies.agreement import WIDTH, Row, SimulatorSide, side_by_side
 from pytest_vla_shift.policies.fitting import profile_rows
-from pytest_vla_shift.policies.profile import read_profile
+from pytest_vla_shift.policies.profile import Profile, read_profile
 from pytest_vla_shift.policies.respecified import Respecified
 from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.policies.threaded import in_thread
@@ -175,10 +175,7 @@ def test_both_sides_are_said_in_words() -> None:
 
 
 @pytest.mark.parametrize("profile", profiles("libero") + profiles("robocasa"))
-def test_the_table_is_80_columns_wide_at_most_and_loses_nothing(profile: object) -> None:
-    from pytest_vla_shift.policies.profile import Profile
-
-    assert isinstance(profile, Profile)
+def test_the_table_is_80_columns_wide_at_most_and_loses_nothing(profile: Profile) -> None:
     rows = profile_rows(profile, LIBERO)
     table = side_by_side(rows, "policy", "suite a_suite_with_quite_a_long_name_of_its_own")
     lines = table.splitlines()
@@ -197,6 +194,50 @@ def test_a_long_word_is_broken_and_an_empty_cell_stays_one() -> None:
         f"  {'x' * 8:22}  {'':26}  {'y' * 26}",
         f"  {'':22}  {'':26}  {'y' * 18}",
     ]
+
+
+LONG = "image images/video.robot0_agentview_left"
+
+
+def test_a_name_is_broken_where_its_parts_meet() -> None:
+    rows = [Row(LONG, "states.end_effector_position_relative", "as it is", fits=True)]
+    lines = side_by_side(rows, "policy", "ours").splitlines()[1:]
+    assert [line[2:24].rstrip() for line in lines] == [
+        "image images/video.",
+        "robot0_agentview_left",
+    ]
+    assert [line[26:52].rstrip() for line in lines] == [
+        "states.end_effector_",
+        "position_relative",
+    ]
+
+
+def test_words_are_kept_whole_wherever_a_line_can_hold_them() -> None:
+    rows = [Row("a-b", "robot0_eye_in_hand on-the-left of_a_table 12/3", "x", fits=True)]
+    lines = side_by_side(rows, "policy", "ours").splitlines()[1:]
+    width = (80 - 2 - 3 - 4) // 2
+    assert [line[7 : 7 + width].rstrip() for line in lines] == [
+        "robot0_eye_in_hand on-the-left",
+        "of_a_table 12/3",
+    ]
+
+
+@pytest.mark.parametrize("profile", profiles("libero") + profiles("robocasa"))
+def test_no_shipped_profiles_name_is_cut_within_a_word(profile: Profile) -> None:
+    """A line of a cell ends where a word does, or one of its parts."""
+    for row in profile_rows(profile, LIBERO):
+        texts = ("x", row.item, row.policy, row.ours)
+        lines = side_by_side([Row(*texts[1:], fits=True)], "", "").splitlines()[1:]
+        first = min(22, len(row.item))
+        second = (WIDTH - 2 - first - 4) // 2
+        starts = (2, 4 + first, 6 + first + second)
+        for start, stop, text in zip(starts, (*starts[1:], WIDTH + 2), texts[1:], strict=True):
+            rest = text
+            for part in (line[start : stop - 2].strip() for line in lines):
+                assert rest.startswith(part)
+                assert rest[len(part) :][:1] in ("", " ") or part[-1] in "_./", part
+                rest = rest[len(part) :].lstrip()
+            assert rest == ""
 
 
 # Before the first episode
