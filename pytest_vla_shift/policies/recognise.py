@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from pytest_vla_shift.policies.addresses import SECURE
 from pytest_vla_shift.policies.wires.protocol import NoReply, WireError
 from pytest_vla_shift.policies.wires.timed_http import Address, HttpConnection
 
@@ -42,8 +43,12 @@ def with_hint(words: str, url: str, wire: str) -> str:
     found = None if "--vla-policy=" in words else kind_at(url)
     if found in (None, wire):
         return words
-    where = f"{SCHEMES[found]}://HOST:PORT"
-    return f"{words}. It looks like a server for --vla-policy={found}, at {where}"
+    parts = urlsplit(url)
+    scheme = SCHEMES[found] + ("s" if parts.scheme in SECURE else "")
+    return (
+        f"{words}. It looks like a server for --vla-policy={found}"
+        f" --vla-policy-url={scheme}://{parts.netloc}"
+    )
 
 
 def kind_at(url: str) -> str | None:
@@ -55,7 +60,7 @@ def kind_at(url: str) -> str | None:
     # Whoever does not answer one page in time has no other.
     with contextlib.suppress(ValueError, OSError, NoReply):
         parts = urlsplit(url)
-        secure, host = parts.scheme in ("https", "wss"), parts.hostname or ""
+        secure, host = parts.scheme in SECURE, parts.hostname or ""
         port = parts.port or PORTS.get(parts.scheme, 0)
         if not secure and _greets_in_zeromq(host, port):
             return "gr00t"

@@ -28,6 +28,7 @@ from pytest_vla_shift.policies.baselines import Random
 from pytest_vla_shift.policies.openpi import openpi
 from pytest_vla_shift.policies.pictures import to_profile
 from pytest_vla_shift.policies.profile import ImageMap, find_profile
+from pytest_vla_shift.policies.recognise import kind_at
 from pytest_vla_shift.policies.serving.host import Host
 from pytest_vla_shift.policies.serving.openpi import open_service
 from pytest_vla_shift.policies.settings import PolicySettings
@@ -94,6 +95,11 @@ def wait_healthy(url: str) -> None:
         except OSError:
             time.sleep(0.02)
     raise AssertionError(f"{url} does not answer")
+
+
+def test_it_is_recognised_by_whoever_takes_it_for_another() -> None:
+    with real_server(Model()) as url:
+        assert kind_at(url) == "openpi"
 
 
 class TestOurClientAndTheirServer:

@@ -28,6 +28,7 @@ from vla_eval.specs import (
 )
 
 from pytest_vla_shift.policies.mapping import payload
+from pytest_vla_shift.policies.recognise import kind_at
 from pytest_vla_shift.policies.profile import read_profile
 from pytest_vla_shift.policies.remote import RemotePolicy
 from pytest_vla_shift.policies.settings import PolicySettings
@@ -98,6 +99,11 @@ def connected(server: Server, timeout_s: float = 10.0) -> Iterator[RemotePolicy]
 
 def test_the_package_is_the_one_that_was_meant() -> None:
     assert version("vla-eval") == "0.8.0"
+
+
+def test_it_is_recognised_by_whoever_takes_it_for_another() -> None:
+    with serve_background(Server(1)) as handle:
+        assert kind_at(handle.url.replace("ws://", "tcp://")) == "vla-eval"
 
 
 def test_a_server_without_a_chunk_buffer_is_asked_once_a_chunk() -> None:

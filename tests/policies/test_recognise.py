@@ -43,6 +43,8 @@ def test_whoever_is_asked_in_another_language_is_named(kind: str) -> None:
             said = str(refused.value)
             assert said.count("--vla-policy=") == 1, (wire, said)
             assert f"--vla-policy={kind}" in said, (wire, said)
+            if (wire, kind) != ("vla-eval", "openpi"):  # told from its first frame
+                assert said.endswith(f"--vla-policy-url={SCHEMES[kind]}://{where}"), (wire, said)
 
 
 @pytest.mark.parametrize("kind", SCHEMES)
