@@ -70,6 +70,8 @@ def greeted(behaviour: Callable[[str, object], object]) -> Iterator[Gr00tWire]:
         (encode([[], {}]), "a list instead of a map"),
         ([{}, {}], "has no 'action.x', only nothing"),
         ([{"action.x": 1.0}, {}], "'action.x' is a float"),
+        ([{"action.x": None}, {}], "^[^,]*'action.x' is nil, not an array"),
+        ([{"x": None}, {}], "'action.x' is nil, not an array"),
         ([{"action.x": np.zeros((5, 16, 1))}, {}], "expected"),
         (Frames([b"\x80", b"\x80"]), "2 frames"),
     ],

@@ -20,6 +20,16 @@ class CodecError(ValueError):
     """These bytes are not what this format has, or hold what is not taken."""
 
 
+_SILENT = {"StackError": "nested too deeply", "FormatError": "a byte that begins nothing"}
+"""msgpack's errors without words -> what they are."""
+
+
+def words_of(error: BaseException) -> str:
+    """What a library's error says; also where it says nothing."""
+    name, words = type(error).__name__, str(error)
+    return f"{name}: {words}" if words else _SILENT.get(name, name)
+
+
 class _Budget:
     """How many items a message may still have."""
 
@@ -109,4 +119,4 @@ def unpack(data: bytes, hook: Callable[[dict[str | bytes, object]], object]) -> 
     except CodecError:
         raise
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
-        raise CodecError(f"not a msgpack message: {type(error).__name__}: {error}") from error
+        raise CodecError(f"not a msgpack message: {words_of(error)}") from error

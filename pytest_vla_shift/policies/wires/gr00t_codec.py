@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Literal
 import msgpack
 import numpy as np
 
+from pytest_vla_shift.policies.wires.bounded_msgpack import words_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -127,9 +129,7 @@ def decode(data: bytes, seen: set[Arrays] | None = None) -> object:
     except CodecError:
         raise
     except (ValueError, TypeError, RecursionError, OverflowError, msgpack.UnpackException) as error:
-        raise CodecError(
-            f"no msgpack that could be read: {error or type(error).__name__}"
-        ) from error
+        raise CodecError(f"no msgpack that could be read: {words_of(error)}") from error
     return message
 
 

@@ -79,12 +79,14 @@ def actions(answer: object, widths: Mapping[str, int]) -> dict[str, NDArray[np.g
         raise WireError(f"answered a {type(answer).__name__} instead of a map of actions")
     found: dict[str, NDArray[np.generic]] = {}
     for key, width in widths.items():
-        value = answer.get(key, answer.get(key.removeprefix(ACTION)))
-        if value is None:
+        name = key if key in answer else key.removeprefix(ACTION)
+        if name not in answer:
             names = ", ".join(map(str, list(answer)[:20])) or "nothing"
             raise WireError(f"the answer has no {key!r}, only {names}")
+        value = answer[name]
         if not isinstance(value, np.ndarray):
-            raise WireError(f"{key!r} is a {type(value).__name__}, not an array")
+            kind = "nil" if value is None else f"a {type(value).__name__}"
+            raise WireError(f"{key!r} is {kind}, not an array")
         found[key] = _steps(key, value, width)
     return found
 

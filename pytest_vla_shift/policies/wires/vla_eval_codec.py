@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from pytest_vla_shift.policies.wires import bounded_msgpack
-from pytest_vla_shift.policies.wires.bounded_msgpack import CodecError, dtype_of, unpack
+from pytest_vla_shift.policies.wires.bounded_msgpack import CodecError, dtype_of, unpack, words_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -156,7 +156,7 @@ def _image(value: Mapping[str | bytes, object]) -> NDArray[np.generic]:
     except CodecError:
         raise
     except Exception as error:  # pillow raises a dozen kinds for broken files
-        raise CodecError(f"a picture that is no {form}: {type(error).__name__}: {error}") from error
+        raise CodecError(f"a picture that is no {form}: {words_of(error)}") from error
 
 
 def _shape(value: object) -> list[int]:
