@@ -28,8 +28,8 @@ from vla_eval.specs import (
 )
 
 from pytest_vla_shift.policies.mapping import payload
-from pytest_vla_shift.policies.recognise import kind_at
 from pytest_vla_shift.policies.profile import read_profile
+from pytest_vla_shift.policies.recognise import kind_at
 from pytest_vla_shift.policies.remote import RemotePolicy
 from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.policies.vla_eval import vla_eval
