@@ -86,3 +86,15 @@ def test_a_malformed_file_is_refused_and_placed(
     path.write_text(toy_text(('"mirrored"', '"flipped"')))
     assert main(["profile", str(path)]) == 2
     assert "no. 1: 'orientation' must be one of upright" in capsys.readouterr().err
+
+
+def test_names_that_the_wires_policy_would_refuse_are_refused_here_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pytest_vla_shift.policies import profile
+
+    text = (Path(profile.__file__).parent / "profiles" / "gr00t-libero.toml").read_text("utf-8")
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace('"state.x"', '"x"'), "utf-8")
+    assert main(["profile", str(path)]) == 2
+    assert "mine.toml: 'x' must begin with 'state.'" in capsys.readouterr().err
