@@ -240,8 +240,8 @@ class RemotePolicy:
             MappingError: its answer to the trial is none.
         """
         connection.check_same(self._first)
-        if self._tried is None:
-            return
+        if self._tried is None or self._first.greeting.served is not None:
+            return  # a server of ours has said all that there is to know
         connection.wire.begin(EPISODE, 0, self._limit_s())
         found = self._ask(connection, probe_observation(connection.profile))
         self._check_length(len(found))

@@ -140,9 +140,15 @@ class TestAnswer:
             assert policy.spec.chunk == length
             assert policy.spec.replan == min(5, length)
 
-    def test_answers_that_become_shorter_need_no_word(self) -> None:
+    def test_answers_that_become_shorter_need_a_word(self) -> None:
         infer: Infer = lambda n, sent: zeros(10 - n)  # noqa: E731
-        with double(infer) as server, asking(server.url) as policy:
+        with (
+            double(infer) as server,
+            asking(server.url) as policy,
+            pytest.raises(PolicyServerError, match="9 actions, and 10 at the trial"),
+        ):
+            policy.act(libero_observation())
+        with double(infer) as server, asking(server.url, chunk="10") as policy:
             assert len(policy.act(libero_observation())) == 9
             assert policy.spec.chunk == 10
 

@@ -193,7 +193,7 @@ def test_a_length_that_is_announced_takes_no_memory() -> None:
 
 
 def test_an_answer_that_comes_late_is_never_executed() -> None:
-    """The second answer is late; what the third call gets is its own."""
+    """The second answer is late; what the third call, a trial, and the fourth get is their own."""
 
     def say(connection: socket.socket, number: int) -> None:
         if number == 2:
@@ -208,7 +208,7 @@ def test_an_answer_that_comes_late_is_never_executed() -> None:
             act(policy)
         time.sleep(LATE_S)
         policy.reset(INFO, seed=1)
-        assert act(policy)[0, 0] == pytest.approx(0.3)
+        assert act(policy)[0, 0] == pytest.approx(0.4)
         policy.close()
 
 

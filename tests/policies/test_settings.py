@@ -231,7 +231,5 @@ def test_weights_that_a_policy_names_itself_are_not_called_otherwise(mine: str) 
     assert resolve(f"{mine}:Named", {}, settings=named).spec.checkpoint == "night-7"
     assert resolve(f"{mine}:Named", {}).spec.checkpoint == "night-7"
     other = PolicySettings(checkpoint=Checkpoint("night-8"))
-    with pytest.raises(
-        UsageError, match=r"weights are night-7, and .* they are night-8"
-    ):
+    with pytest.raises(UsageError, match=r"weights are night-7, and .* they are night-8"):
         resolve(f"{mine}:Named", {}, settings=other)
