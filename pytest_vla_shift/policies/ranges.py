@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
     from pytest_vla_shift.policies.profile import ActionMap
 
-SLACK = 0.25
+SLACK = 0.5
 """Of the range, beyond either end, for what is thresholded. Models overshoot: chunks that are sums
-of cosines by 9 % of a jump on either side, regressions by less. Of the conventions for grippers,
-[-1, 1] leaves [0, 1] by all of it."""
+of cosines by 9 % of a jump on either side, flows without a bound of their own. Of the conventions
+for grippers, [-1, 1] leaves [0, 1] by all of it: half way is as far as can be from taking one for
+the other, and from losing rollouts of a model that overshoots."""
 
 WIDEST = 10.0
 """Times the range, around its middle, for what is passed on as it is. Simulators clip what leaves

@@ -46,11 +46,11 @@ def read(transform: Transform, *values: float) -> list[float]:
         ("identity", 127.0, "from -1 to 1, and beyond -10 to 10 no"),
         ("identity", -1e308, "has -1e+308 "),
         # just beyond
-        ("open01", 1.26, "has 1.26 "),
-        ("open01", -0.26, "has -0.26 "),
-        ("half", 1.26, "has 1.26 "),
-        ("sign", 1.51, "has 1.51 "),
-        ("sign", -1.51, "has -1.51 "),
+        ("open01", 1.51, "has 1.51 "),
+        ("open01", -0.51, "has -0.51 "),
+        ("half", 1.51, "has 1.51 "),
+        ("sign", 2.01, "has 2.01 "),
+        ("sign", -2.01, "has -2.01 "),
         ("identity", 10.01, "has 10.01 "),
         ("identity", -10.01, "has -10.01 "),
     ],
@@ -67,9 +67,9 @@ def test_another_convention_is_refused_with_both_sides(
 @pytest.mark.parametrize(
     "transform, values",
     [
-        ("open01", (-0.25, -0.01, 1.02, 1.25)),
-        ("half", (-0.25, 1.25)),
-        ("sign", (-1.5, -1.09, 1.09, 1.5)),
+        ("open01", (-0.5, -0.01, 1.02, 1.5)),
+        ("half", (-0.5, 1.5)),
+        ("sign", (-2.0, -1.09, 1.09, 2.0)),
         ("identity", (-10.0, -1.5, 1.02, 10.0)),
     ],
 )
