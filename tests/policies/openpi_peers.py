@@ -8,7 +8,10 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from pytest_vla_shift.policies.openpi import openpi
+from pytest_vla_shift.policies.remote import RemotePolicy
 from pytest_vla_shift.policies.serving.websocket import Client, WebsocketService
+from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.policies.wires.openpi_codec import pack, read
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo, Observation
 
@@ -102,3 +105,14 @@ def libero_observation(step: int = 0) -> Observation:
         instruction=INFO.instruction,
         step=step,
     )
+
+
+@contextmanager
+def asking(url: str, timeout_s: float = 10.0, **args: str) -> Iterator[RemotePolicy]:
+    """The policy ``openpi`` at ``url``, with a rollout begun."""
+    policy = openpi(**args, settings=PolicySettings(url=url, timeout_s=timeout_s))
+    try:
+        policy.reset(INFO, 0)
+        yield policy
+    finally:
+        policy.close()
