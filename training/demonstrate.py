@@ -205,6 +205,7 @@ def _task(work: tuple[str, str, int, int, Path]) -> str:
 
 
 def main() -> None:
+    """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--suite", choices=episodes.SUITES, action="append")
     parser.add_argument("--task", default="", help="only tasks whose name contains this")

@@ -1,0 +1,224 @@
+"""Roll ``tiny`` itself out on training states, and ask the expert at every decision.
+
+    python -m training.correct --weights FILE.onnx --suite libero_goal --out DIR --jobs 2
+
+Dataset aggregation (DAgger: Ross, Gordon and Bagnell, 2011). The learner drives; what the expert
+would do from where the learner got is found by trying it: the process forks, the child runs the
+expert for one chunk, sends its actions back and is gone, and the parent's simulation has not
+moved. Pictures cost nothing extra, since the learner looked anyway.
+
+The expert's plan begins anew every time, so it is asked only where that is no contradiction of a
+demonstration: while it holds its object (then it carries on from there), far from what it is
+about to grasp, or after it closed on nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import multiprocessing
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_vla_shift.policies import tiny_inputs
+from pytest_vla_shift.policies.scripted_grasps import GRASPS, Grasp, category
+from pytest_vla_shift.policies.scripted_plans import place, plan, release_point
+from pytest_vla_shift.policies.scripted_world import World
+from pytest_vla_shift.policies.settings import PolicySettings
+from pytest_vla_shift.policies.tiny import tiny
+from pytest_vla_shift.protocol import catalog
+from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
+from pytest_vla_shift.simulators.libero import factory
+from pytest_vla_shift.simulators.protocol import SimulatorSettings
+from training import episodes
+from training.demonstrate import (
+    CHUNK,
+    ENV_SEEDS,
+    PICTURE,
+    SETTLE_STEPS,
+    Samples,
+    truth,
+    write,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pytest_vla_shift.policies.protocol import Policy
+    from pytest_vla_shift.policies.scripted_skills import Script
+    from pytest_vla_shift.protocol.observation import Observation
+    from pytest_vla_shift.simulators.protocol import Prepared, Simulator
+
+NEAR = 0.07
+"""Metres from what is grasped within which a plan begun anew would first go back up."""
+
+SHUT = 0.03
+"""Metres between the fingers: less, with nothing held, is a grasp that missed."""
+
+
+def begin(world: World, prepared: Prepared, grasped: bool) -> Script | None:
+    """The expert's plan from here; None where it is not asked."""
+    predicate = prepared.goal.predicates[0]
+    name, *arguments = predicate
+    pushed = prepared.instruction.startswith("push")
+    if grasped and not pushed and len(arguments) == 2 and name in ("on", "in"):
+        grasp = GRASPS.get(category(arguments[0]), Grasp((0, 0, 0)))
+        spot, height = release_point(world, arguments[1], grasp)
+        cruise = max(spot[2] + height, float(world.position(arguments[0])[2]))
+        return place(world, arguments[0], spot, height, cruise)
+    gap = float(np.linalg.norm(world.eef - world.position(arguments[0])))
+    near = 0.16 if name in ("open", "turnon") else NEAR
+    if gap < near and (grasped or world.opening > SHUT or name in ("open", "turnon")):
+        return None
+    return plan(world, predicate, prepared.instruction)
+
+
+def tried(simulator: Simulator, prepared: Prepared, grasped: bool) -> NDArray[np.float64] | None:
+    """What the expert does from here, (T, 7) with T <= CHUNK; this process's simulation stays."""
+    world = World()
+    world.update(simulator.observe(privileged=True))
+    script = begin(world, prepared, grasped)
+    if script is None:
+        return None
+    back, out = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(back)
+            with os.fdopen(out, "wb") as pipe:
+                np.save(pipe, follow(simulator, world, script))
+        finally:
+            os._exit(0)
+    os.close(out)
+    with os.fdopen(back, "rb") as pipe:
+        data = pipe.read()
+    os.waitpid(child, 0)
+    if not data:
+        raise SystemExit("the expert's process ended without an answer")
+    actions: NDArray[np.float64] = np.load(io.BytesIO(data), allow_pickle=False)
+    return actions
+
+
+def follow(simulator: Simulator, world: World, script: Script) -> NDArray[np.float64]:
+    """Run the script for a chunk, or until it ends or the task is solved."""
+    taken: list[NDArray[np.float64]] = []
+    for _ in range(CHUNK):
+        try:
+            action = np.clip(next(script), -1.0, 1.0)
+        except StopIteration:
+            break
+        taken.append(action)
+        if simulator.step(action[np.newaxis]).success:
+            break
+        world.update(simulator.observe(privileged=True))
+    return np.array(taken).reshape(-1, 7)
+
+
+def roll(
+    simulator: Simulator, policy: Policy, episode: Episode, horizon: int, seed: int
+) -> tuple[Samples, bool]:
+    """One rollout of the learner, and whether it solved its task."""
+    prepared = simulator.prepare(episode)
+    settle = np.tile(simulator.info.settle_action, (SETTLE_STEPS, 1))
+    simulator.step(settle, stop_on_success=False)
+    policy.reset(EpisodeInfo(episode, prepared.instruction, horizon), seed=seed)
+    samples, step, solved = Samples(), 0, False
+    while step < horizon and not solved:
+        observation = simulator.observe(tiny_inputs.CAMERAS, privileged=True)
+        grasped = any(
+            true for name, true in simulator.predicates().items() if name.startswith("grasped")
+        )
+        better = tried(simulator, prepared, grasped)
+        if better is not None and len(better):
+            keep(samples, prepared, observation, better, episode.index, step)
+        seen = replace(observation, privileged=None)
+        actions = policy.act(seen)[: policy.spec.replan]
+        result = simulator.step(np.asarray(actions, dtype=np.float64))
+        step, solved = step + result.steps, result.success
+    return samples, solved
+
+
+def keep(
+    samples: Samples,
+    prepared: Prepared,
+    observation: Observation,
+    actions: NDArray[np.float64],
+    index: int,
+    step: int,
+) -> None:
+    """One decision of the learner, with what the expert would have done."""
+    chunk = np.zeros((CHUNK, 7), dtype=np.float32)
+    chunk[: len(actions)] = actions
+    samples.pictures.append(tiny_inputs.pictures(observation))
+    samples.proprio.append(tiny_inputs.proprio(observation))
+    samples.truth.append(truth(prepared, observation))
+    samples.actions.append(chunk)
+    samples.valid.append(np.arange(CHUNK) < len(actions))
+    samples.episode.append(index)
+    samples.step.append(step)
+
+
+def one_task(
+    task_suite: str, task: str, weights: Path, temperature: float, seed: int, out: Path
+) -> str:
+    """Every training state of a task once; writes a file and says how the learner did."""
+    path = out / f"{task_suite}-{task}-c{seed}.npz"
+    if path.exists():
+        return f"{path.name} is there"
+    suite = catalog.find(task_suite)
+    assert suite is not None
+    start, solved, every = time.process_time(), 0, Samples()
+    policy = tiny(weights=str(weights), temperature=str(temperature), settings=PolicySettings())
+    states = episodes.training(task_suite, task)
+    for number, env_seed in enumerate(ENV_SEEDS):
+        simulator = factory(
+            SimulatorSettings("libero", env_seed, tiny_inputs.CAMERAS, PICTURE, PICTURE)
+        )
+        for index in states[number :: len(ENV_SEEDS)]:
+            episode = Episode(task_suite, task, index)
+            got, done = roll(simulator, policy, episode, suite.horizon, seed)
+            solved += done
+            for name, values in vars(got).items():
+                getattr(every, name).extend(values)
+        simulator.close()
+    write(path, every)
+    seconds = time.process_time() - start
+    return (
+        f"{task_suite} {task}: the learner solved {solved}/{len(states)},"
+        f" {len(every.step)} pictures, {seconds:.0f} s of CPU"
+    )
+
+
+def _task(work: tuple[str, str, Path, float, int, Path]) -> str:
+    return one_task(*work)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--weights", type=Path, required=True, help="an ONNX file")
+    parser.add_argument("--temperature", type=float, default=0.5)
+    parser.add_argument("--suite", choices=episodes.SUITES, action="append")
+    parser.add_argument("--task", default="", help="only tasks whose name contains this")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    args = parser.parse_args()
+    work = [
+        (suite, task, args.weights, args.temperature, args.seed, args.out)
+        for suite in args.suite or episodes.SUITES
+        for task in episodes.tasks(suite)
+        if args.task in task
+    ]
+    with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=1) as pool:
+        for line in pool.imap_unordered(_task, work, chunksize=1):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
