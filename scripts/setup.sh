@@ -75,7 +75,7 @@ fi
 
 say "installing packages into $venv (LIBERO's are 2 GB; the first time takes a minute or more)"
 if ! "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-    -e '.[libero,video,dev]'; then
+    -e '.[libero,tiny,video,dev]'; then
     say "pip could not install the packages; its own words are above. Is there a network?"
     exit 1
 fi

@@ -20,6 +20,7 @@ BUILTIN: dict[Group, dict[str, str]] = {
         "random": "pytest_vla_shift.policies.baselines:Random",
         "replay": "pytest_vla_shift.policies.replay:Replay",
         "scripted": "pytest_vla_shift.policies.scripted:Scripted",
+        "tiny": "pytest_vla_shift.policies.tiny:Tiny",
         "gr00t": "pytest_vla_shift.policies.gr00t:gr00t",
         "openpi": "pytest_vla_shift.policies.openpi:openpi",
         "pi0": "pytest_vla_shift.policies.openpi:pi0",

@@ -16,6 +16,7 @@ from pytest_vla_shift.policies.lerobot import in_process
 from pytest_vla_shift.policies.openpi import openpi
 from pytest_vla_shift.policies.openvla import openvla, openvla_oft
 from pytest_vla_shift.policies.profile import shipped
+from pytest_vla_shift.policies.tiny import Tiny
 from pytest_vla_shift.policies.vla_eval import vla_eval
 from pytest_vla_shift.protocol.registry import BUILTIN
 
@@ -86,6 +87,7 @@ def test_profiles_that_are_named_are_shipped() -> None:
         ("openvla", openvla, COMMON),
         ("openvla-oft", openvla_oft, COMMON),
         ("lerobot", in_process, {"name", "kind"}),
+        ("tiny", Tiny, set()),
     ],
 )
 def test_the_arguments_of_a_policy_are_those_of_its_section(

@@ -15,7 +15,7 @@ from pytest_vla_shift.commands.findings import Finding, missing, note, ok
 DISTRIBUTION = "pytest-vla-shift"
 OLDEST_PYTHON = (3, 11)
 
-IMPORTED = {"video": "import av, PIL"}
+IMPORTED = {"tiny": "import onnxruntime, PIL", "video": "import av, PIL"}
 """What is really imported of an extra: packages with libraries that the system may refuse."""
 
 FOR_DEVELOPERS = "dev"
