@@ -122,7 +122,9 @@ def test_a_whole_machine_gets_an_environment_and_no_apt(tmp_path: Path) -> None:
     ended = machine.setup()
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert machine.ready
-    assert any("pip install" in line and ".[libero,tiny,video,dev]" in line for line in machine.log())
+    assert any(
+        "pip install" in line and ".[libero,tiny,video,dev]" in line for line in machine.log()
+    )
     peers = "--no-deps -r tests/conformance/requirements.txt"
     assert any("pip install" in line and peers in line for line in machine.log())
     assert not any(line.startswith("apt-get") for line in machine.log())
