@@ -6,8 +6,9 @@ JOBS ?= 2
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH := $(VENV)/bench/.ready
+TRAINING := $(VENV)/training/.ready
 
-.PHONY: help demo test lint bench expert-table setup doctor clean
+.PHONY: help demo test lint bench expert-table tiny setup doctor clean
 
 help:
 	@echo "make demo          the quickstart suite with the scripted expert, on real LIBERO"
@@ -16,6 +17,8 @@ help:
 	@echo "make lint          the checks alone: ruff, mypy, import-linter"
 	@echo "make bench         the benchmarks that have targets, one line a row; LONG=1 for the slow ones too"
 	@echo "make expert-table  which tasks the scripted expert can do (about 10 minutes)"
+	@echo "make tiny          makes the policy tiny anew: demonstrations, training, export, its table"
+	@echo "                   (3 hours of two cores, into build/tiny)"
 	@echo "make setup         what demo and test do first; make doctor says what is missing"
 
 demo: $(READY)
@@ -40,6 +43,9 @@ expert-table: $(READY)
 	for suite in libero_object libero_spatial libero_goal; do \
 		$(BIN)/python -m benchmarks.expert_table $$suite --jobs $(JOBS) || exit 1; done
 
+tiny: $(TRAINING)
+	@$(VENV)/training/bin/python -m training --jobs $(JOBS) --out build/tiny
+
 setup: $(READY)
 
 doctor: $(READY)
@@ -52,6 +58,9 @@ $(READY): pyproject.toml scripts/setup.sh tests/conformance/requirements.txt
 # Apart from the tests' environment, which has no use for it.
 $(BENCH): $(READY) benchmarks/requirements.txt scripts/bench.sh
 	@sh scripts/bench.sh $(VENV)
+
+$(TRAINING): $(READY) training/requirements.txt scripts/training.sh
+	@sh scripts/training.sh $(VENV)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

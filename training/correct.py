@@ -45,6 +45,7 @@ from training.demonstrate import (
     truth,
     write,
 )
+from training.expert import least_turn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,7 +82,7 @@ def begin(world: World, prepared: Prepared, grasped: bool) -> Script | None:
 def tried(simulator: Simulator, prepared: Prepared, grasped: bool) -> NDArray[np.float64] | None:
     """What the expert does from here, (T, 7) with T <= CHUNK; this process's simulation stays."""
     world = World()
-    world.update(simulator.observe(privileged=True))
+    world.update(least_turn(simulator.observe(privileged=True)))
     script = begin(world, prepared, grasped)
     if script is None:
         return None
@@ -115,7 +116,7 @@ def follow(simulator: Simulator, world: World, script: Script) -> NDArray[np.flo
         taken.append(action)
         if simulator.step(action[np.newaxis]).success:
             break
-        world.update(simulator.observe(privileged=True))
+        world.update(least_turn(simulator.observe(privileged=True)))
     return np.array(taken).reshape(-1, 7)
 
 

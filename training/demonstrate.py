@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_vla_shift.policies import tiny_inputs
-from pytest_vla_shift.policies.scripted import Scripted
 from pytest_vla_shift.protocol import catalog
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
 from pytest_vla_shift.simulators.libero import factory
 from pytest_vla_shift.simulators.protocol import SimulatorSettings
 from training import episodes
+from training.expert import Teacher
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,7 +100,7 @@ def roll(
     prepared = simulator.prepare(episode)
     settle = np.tile(simulator.info.settle_action, (SETTLE_STEPS, 1))
     simulator.step(settle, stop_on_success=False)
-    expert = Scripted()
+    expert = Teacher()
     expert.reset(EpisodeInfo(episode, prepared.instruction, horizon, prepared.goal), seed=0)
     noise, samples = Noise(rng, noisy), Samples()
     taken: list[NDArray[np.float64]] = []
