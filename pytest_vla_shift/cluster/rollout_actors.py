@@ -84,10 +84,14 @@ class RolloutActors:
                 self._news.wait(LOOK_S)
 
     def start(self, suite: Suite) -> None:
-        """Start the simulator of a suite in one actor; check on all nodes that it is the same one.
+        """Start the simulator of a suite in a free actor; check on all nodes that it is the same.
+
+        Lanes that start together have an actor each: a simulator serves one thread, and another
+        start, or a rollout, beside the one under way would take its worker from it.
 
         Raises:
             UsageError, InfrastructureError: it cannot start, or is another one somewhere.
+            Abandoned: the run ends.
         """
         simulator = suite.simulator
         info = load_factory(simulator).describe()
@@ -98,7 +102,16 @@ class RolloutActors:
             problem = str(actor.call("check", {simulator: info}))
             if problem:
                 raise UsageError(problem)
-        fault = actors[0].call("start", suite)
+        place = self.take()
+        try:
+            fault = self.actor(place).call("start", suite)
+        except ActorLost as lost:
+            self.lost(place)
+            raise WorkerLost(str(lost)) from lost
+        except BaseException:
+            self.give(place)
+            raise
+        self.give(place)
         if isinstance(fault, Exception):
             raise fault
 

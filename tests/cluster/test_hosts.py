@@ -94,6 +94,19 @@ def test_a_policy_started_anew_refuses_a_rollout_that_it_never_saw_begin() -> No
     place.ask(observation)
 
 
+def test_a_policy_that_is_lost_with_a_question_ends_the_rollout_and_not_the_next_one() -> None:
+    actor = Straight(hosted())
+    place = seat(actor, spec=spec_of(cast("PolicyHost", actor.host)))
+    place.begin(INFO_OF_E0, 3)
+    actor.lost = ActorLost("gone", back_soon=True)
+    with pytest.raises(PolicyError, match="the policy's process died: gone") as raised:
+        place.ask(looked())
+    assert not raised.value.retry
+    actor.lost = None
+    place.begin(INFO_OF_E0, 3)
+    place.ask(looked())
+
+
 def test_a_policy_that_comes_back_as_another_one_is_refused() -> None:
     host = hosted()
     place = seat(Straight(host), spec=replace(spec_of(host), revision="before"))
