@@ -29,8 +29,7 @@ from pytest_vla_shift.policies import tiny_inputs
 from pytest_vla_shift.policies.scripted_grasps import GRASPS, Grasp, category
 from pytest_vla_shift.policies.scripted_plans import place, plan, release_point
 from pytest_vla_shift.policies.scripted_world import World
-from pytest_vla_shift.policies.settings import PolicySettings
-from pytest_vla_shift.policies.tiny import tiny
+from pytest_vla_shift.policies.tiny import Tiny
 from pytest_vla_shift.protocol import catalog
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
 from pytest_vla_shift.simulators.libero import factory
@@ -174,7 +173,7 @@ def one_task(
     suite = catalog.find(task_suite)
     assert suite is not None
     start, solved, every = time.process_time(), 0, Samples()
-    policy = tiny(weights=str(weights), temperature=str(temperature), settings=PolicySettings())
+    policy = Tiny(temperature, str(weights))
     states = episodes.training(task_suite, task)
     for number, env_seed in enumerate(ENV_SEEDS):
         simulator = factory(

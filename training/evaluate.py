@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_vla_shift.policies.settings import PolicySettings
-from pytest_vla_shift.policies.tiny import tiny
+from pytest_vla_shift.policies.tiny import Tiny
 from pytest_vla_shift.protocol import catalog
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
 from pytest_vla_shift.simulators.libero import factory
@@ -42,8 +41,7 @@ def measure(task_suite: str, task: str, states: tuple[int, ...], weights: Path |
     """Run one task's episodes one after the other in this process."""
     suite = catalog.find(task_suite)
     assert suite is not None
-    arguments = {} if weights is None else {"weights": str(weights)}
-    policy = tiny(settings=PolicySettings(), **arguments)
+    policy = Tiny(weights=None if weights is None else str(weights))
     spec = policy.spec
     simulator = factory(SimulatorSettings("libero", ENV_SEED, spec.cameras, PICTURE, PICTURE))
     steps: list[int | None] = []
