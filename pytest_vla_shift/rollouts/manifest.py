@@ -110,20 +110,22 @@ def write_plan(path: Path, plan: SessionPlan) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    _replace(
-        path,
-        {
-            "policy": dict(plan.policy),
-            "versions": dict(plan.versions),
-            "renderers": dict(plan.renderers),
-            "protocols": dict(plan.protocols),
-            "grid": dict(plan.grid),
-            "suites": dict(plan.suites),
-            "nodes": [_parts(node) for node in plan.nodes],
-            "shard": None if plan.shard is None else list(plan.shard),
-            "others": [[place, *_parts(node)] for place, node in plan.others],
-        },
-    )
+    _replace(path, plan_json(plan))
+
+
+def plan_json(plan: SessionPlan) -> dict[str, JSON]:
+    """The plan as it is written."""
+    return {
+        "policy": dict(plan.policy),
+        "versions": dict(plan.versions),
+        "renderers": dict(plan.renderers),
+        "protocols": dict(plan.protocols),
+        "grid": dict(plan.grid),
+        "suites": dict(plan.suites),
+        "nodes": [_parts(node) for node in plan.nodes],
+        "shard": None if plan.shard is None else list(plan.shard),
+        "others": [[place, *_parts(node)] for place, node in plan.others],
+    }
 
 
 def _parts(n: PlannedNode) -> list[JSON]:
@@ -151,17 +153,26 @@ def read_plan(path: Path) -> SessionPlan | None:
         UsageError: the file is damaged, or cannot be read.
     """
     try:
-        return _plan(json.loads(path.read_bytes().decode()))
+        return plan_from_json(json.loads(path.read_bytes().decode()))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except (OSError, *NO_PLAN) as error:
         raise UsageError(
             f"{path} is no plan of a run ({type(error).__name__}: {str(error)[:200]}). Run the"
             " run's command again: what is recorded is found, and the plan is written anew"
         ) from error
 
 
-def _plan(raw: dict[str, Any]) -> SessionPlan:
+NO_PLAN = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+"""What reading JSON that is no plan raises."""
+
+
+def plan_from_json(raw: dict[str, Any]) -> SessionPlan:
+    """The plan of what :func:`plan_json` gave.
+
+    Raises:
+        NO_PLAN: it is something else.
+    """
     # A plan without shards is older than they are: it was all that was selected.
     shard = raw.get("shard")
     return SessionPlan(
