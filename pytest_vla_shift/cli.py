@@ -22,6 +22,8 @@ COMMANDS = {
     "calibrate": "measure again what a protocol's scales were chosen by",
     "merge": "shards of a run, or pieces of one, as the one run that they are",
     "stats": "every statistic of both papers from a long table of rollouts",
+    "pack": "a finished run as two small files to be published, with its page",
+    "page": "the page of a published run, made again from its records, or checked",
 }
 """Command -> its line of help. ``commands/<name>.py`` has ``add_arguments(parser)`` and
 ``run(given, out) -> int``, and imports nothing heavy until it runs."""

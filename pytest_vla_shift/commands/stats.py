@@ -22,7 +22,10 @@ DESCRIPTION = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``vla-shift stats``."""
     parser.add_argument(
-        "table", type=Path, metavar="TABLE", help="a .csv or .jsonl file, or a run's directory"
+        "table",
+        type=Path,
+        metavar="TABLE",
+        help="a .csv or .jsonl file, a run's directory, or a pack's",
     )
     parser.add_argument(
         "--format",
@@ -58,6 +61,7 @@ def run(given: argparse.Namespace, out: TextIO) -> int:
 def _read(given: argparse.Namespace) -> RunTable:
     from pytest_vla_shift.protocol.errors import UsageError
     from pytest_vla_shift.rollouts.manifest import check_manifest, kept_plan_path, read_plan
+    from pytest_vla_shift.rollouts.packs import is_pack, read_pack
     from pytest_vla_shift.rollouts.store import Store
     from pytest_vla_shift.statistics.table import read_table
     from pytest_vla_shift.statistics.table_run import RunTable, run_rows
@@ -65,6 +69,9 @@ def _read(given: argparse.Namespace) -> RunTable:
     source: Path = given.table
     if not source.is_dir() or given.format is not None:
         return RunTable(read_table(source, given.format), ())
+    if is_pack(source):
+        pack = read_pack(source)
+        return run_rows(pack.plan, pack.records, str(source))
     check_manifest(source)
     path = kept_plan_path(source)
     plan = read_plan(path)
