@@ -17,7 +17,7 @@ from pytest_vla_shift.rollouts.record import JSON
 from pytest_vla_shift.rollouts.sources import at_rest, read_source
 
 _PLACE = re.compile(
-    r"(?<![\w.:/~-])~?/(?:[\w.@+-]+/)+[\w.@+-]*"  # /home/ann/weights, ~/weights
+    r"(?<![\w.:/~-])~?/(?:[\w.@+-]+/)+[\w.@+-]*"  # /data/ann/weights, ~/weights
     r"|(?<!\w)[A-Za-z]:\\"  # C:\
     r"|(?<![\w.])\.\./"  # beside the folder that pytest ran in
     r"|\b(?:file|tcp|ipc|ssh|wss?)://"  # where something is served

@@ -81,7 +81,7 @@ def test_what_the_plan_does_not_ask_for_is_left_out_and_told(tmp_path: Path) -> 
 
 def test_where_the_weights_lie_is_not_told(tmp_path: Path) -> None:
     plan = small_pack().plan
-    args: dict[str, JSON] = {"weights": "/home/ann/tiny.onnx", "temperature": "0"}
+    args: dict[str, JSON] = {"weights": "/data/ann/tiny.onnx", "temperature": "0"}
     plan = replace(plan, policy={**plan.policy, "args": args})
     found = pack_run(write_run(tmp_path / "run", plan=plan), COMMAND).pack
     assert found.plan.policy["args"] == {"temperature": "0"}
