@@ -110,16 +110,20 @@ class PolicyHost:
             return self._opened
 
     def unsupported(self, task_suite: str, task: str) -> str | Fault | None:
-        """What the policy says of a task."""
-        policy = self._policy
-        assert policy is not None  # opened before
+        """What the policy says of a task; made first if the actor was started anew since."""
+        opened = self.open()
+        if opened.fault is not None or self._policy is None:
+            return opened.fault
         try:
-            return policy.unsupported(task_suite, task)
+            return self._policy.unsupported(task_suite, task)
         except Exception as error:
             return UsageError(f"{type(error).__name__}: {error}")
 
     def contract(self, side: SimulatorSide) -> Sequence[Row] | Fault:
         """What the policy says of a simulator; nothing if it does not compare itself with any."""
+        opened = self.open()
+        if opened.fault is not None:
+            return opened.fault
         compare = getattr(self._policy, "contract", None)
         if compare is None:
             return ()

@@ -17,6 +17,7 @@ from pytest_vla_shift.cluster.policy_host import PolicyHost, PolicyRecipe, plain
 from pytest_vla_shift.cluster.remote_seat import RemoteSeat
 from pytest_vla_shift.cluster.rollout_host import RolloutHost, RolloutRecipe
 from pytest_vla_shift.cluster.surroundings import Surroundings
+from pytest_vla_shift.policies.agreement import SimulatorSide
 from pytest_vla_shift.policies.protocol import PolicySpec
 from pytest_vla_shift.policies.settings import PolicySettings
 from pytest_vla_shift.protocol.conditions import CLEAN
@@ -157,6 +158,19 @@ def test_a_policy_that_cannot_be_made_or_shared_says_so_at_once() -> None:
     fault = hosted("tests.fakes.toy_policies:Expert", 0, 1).open().fault
     assert isinstance(fault, UsageError)
     assert "session()" in str(fault)
+
+
+def test_a_policy_started_anew_before_the_first_question_is_made_again_for_it() -> None:
+    assert hosted("scripted").unsupported("libero_object", "reach_left") is not None
+    known = hosted()
+    assert known.unsupported("toy", "reach_left") is None
+
+
+def test_a_policy_that_cannot_be_made_again_is_never_one_that_fits() -> None:
+    gone = hosted("tests.fakes.lane_policies:Nowhere")
+    side = cast("SimulatorSide", None)  # never looked at
+    assert isinstance(gone.unsupported("toy", "reach_left"), UsageError)
+    assert isinstance(gone.contract(side), UsageError)
 
 
 def test_a_users_own_error_crosses_as_its_base_with_kind_and_retry() -> None:
