@@ -53,7 +53,8 @@ def _shape_row(name: str, items: Axis, levels: Sequence[str]) -> list[str]:
 
 
 def _cell(item: ConditionAggregate) -> str:
-    return f"{item.ss + item.fs}/{item.pairs}, {numbers.degradation(item)}"
+    mark = " =" if item.is_identity else ""
+    return f"{item.ss + item.fs}/{item.pairs}{mark}, {numbers.degradation(item)}"
 
 
 def _is_degraded(item: ConditionAggregate) -> bool:

@@ -123,6 +123,11 @@ def _shapes(report: RunReport) -> Iterator[str]:
             "Successes of measured pairs, clean and at each level, with ΔSR = SR clean - SR shifted"
             " and its 95 % interval (\\* Tango's, where the bootstrap's has no width). Interval"
             " above 0: where all of it is a degradation."
+            + (
+                " Marked =: nothing was shifted, the clean condition again."
+                if any(item.is_identity for item in suite.conditions)
+                else ""
+            )
         )
         yield "### Successes by task"
         yield levels.success_table(suite)

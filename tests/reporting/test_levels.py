@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_vla_shift.reporting.levels import by_axis, shape, shape_table, success_table
 from pytest_vla_shift.statistics.report import SuiteReport, build_report
 from tests.reporting.runs import FACTS, FF, FS, SF, SS
-from tests.statistics.build import record, world
+from tests.statistics.build import add, record, world
 
 
 def suite() -> SuiteReport:
@@ -69,6 +71,17 @@ def test_the_shape_is_of_the_levels_that_were_measured(levels: tuple[str, ...], 
 def test_a_level_that_stays_is_not_called_a_fall() -> None:
     axes = by_axis(suite().conditions)
     assert shape([*axes["sound"], axes["light"][2]]) == "falls or stays"
+
+
+def test_a_level_that_shifts_nothing_is_marked() -> None:
+    cells, records = world({"language-L1": {"pick": [SS, SS]}, "light-L1": {"pick": [SS, SS]}})
+    for episode in range(2):
+        deaf = record("pick", episode, "language-L1")
+        add(records, replace(deaf, identities={"language": "it reads nothing"}))
+    (found,) = build_report(FACTS, cells, records, resamples=1000).suites
+    table = rows(shape_table(found))
+    assert table["language"][1].startswith("2/2 =, +.000")
+    assert table["light"][1].startswith("2/2, +.000")
 
 
 def test_every_task_has_its_successes() -> None:
