@@ -196,7 +196,10 @@ def write(path: Path, samples: Samples) -> None:
     """Whole or not at all."""
     part = path.with_suffix(".part")
     with part.open("wb") as file:
-        np.savez(file, **{name: np.array(values) for name, values in vars(samples).items()})
+        arrays: dict[str, NDArray[np.generic]] = {
+            name: np.array(values) for name, values in vars(samples).items()
+        }
+        np.savez(file, allow_pickle=False, **arrays)
     part.rename(path)
 
 
