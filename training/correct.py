@@ -7,9 +7,9 @@ would do from where the learner got is found by trying it: the process forks, th
 expert for one chunk, sends its actions back and is gone, and the parent's simulation has not
 moved. Pictures cost nothing extra, since the learner looked anyway.
 
-The expert's plan begins anew every time, so it is asked only where that is no contradiction of a
-demonstration: while it holds its object (then it carries on from there), far from what it is
-about to grasp, or after it closed on nothing.
+The expert's plan begins anew every time, which must not contradict a demonstration. So from over
+its object it goes on down, with the object in the hand it carries it on, after it closed on nothing
+it begins again; and where it has hold of a drawer or a knob it is not asked.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ import numpy as np
 
 from pytest_vla_shift.policies import tiny_inputs
 from pytest_vla_shift.policies.scripted_grasps import GRASPS, Grasp, category
-from pytest_vla_shift.policies.scripted_plans import place, plan, release_point
-from pytest_vla_shift.policies.scripted_world import World
+from pytest_vla_shift.policies.scripted_plans import grasp_pose, place, plan, release_point
+from pytest_vla_shift.policies.scripted_room import RIM_OPENING, rim_hold, rim_pose, slide
+from pytest_vla_shift.policies.scripted_skills import CLOSE, OPEN, grip, move, shift
+from pytest_vla_shift.policies.scripted_world import World, rotation_vector
 from pytest_vla_shift.policies.tiny import Tiny
 from pytest_vla_shift.protocol import catalog
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
@@ -46,15 +48,22 @@ from training.demonstrate import (
 from training.expert import least_turn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from pytest_vla_shift.policies.protocol import Policy
     from pytest_vla_shift.policies.scripted_skills import Script
-    from pytest_vla_shift.protocol.observation import Observation
+    from pytest_vla_shift.protocol.observation import Observation, Vector
     from pytest_vla_shift.simulators.protocol import Prepared, Simulator
 
-NEAR = 0.07
-"""Metres from what is grasped within which a plan begun anew would first go back up."""
+    Hold = Callable[[], tuple[Vector, Vector]]
+
+HOVER = 0.10
+"""Metres over a grasp: the expert comes to 0.09 first."""
+
+ENGAGED = 0.16
+"""Metres from a cabinet's or stove's part within which the hand may have hold of it."""
 
 SHUT = 0.03
 """Metres between the fingers: less, with nothing held, is a grasp that missed."""
@@ -64,17 +73,64 @@ def begin(world: World, prepared: Prepared, grasped: bool) -> Script | None:
     """The expert's plan from here; None where it is not asked."""
     predicate = prepared.goal.predicates[0]
     name, *arguments = predicate
-    pushed = prepared.instruction.startswith("push")
-    if grasped and not pushed and len(arguments) == 2 and name in ("on", "in"):
-        grasp = GRASPS.get(category(arguments[0]), Grasp((0, 0, 0)))
-        spot, height = release_point(world, arguments[1], grasp)
-        cruise = max(spot[2] + height, float(world.position(arguments[0])[2]))
-        return place(world, arguments[0], spot, height, cruise)
-    gap = float(np.linalg.norm(world.eef - world.position(arguments[0])))
-    near = 0.16 if name in ("open", "turnon") else NEAR
-    if gap < near and (grasped or world.opening > SHUT or name in ("open", "turnon")):
+    if name not in ("on", "in"):
+        gap = float(np.linalg.norm(world.eef - world.position(arguments[0])))
+        return None if gap < ENGAGED else plan(world, predicate, prepared.instruction)
+    thing, goal = arguments
+    if not prepared.instruction.startswith("push"):
+        if grasped:
+            return carry(world, thing, goal)
+        if world.opening > SHUT:
+            hold = descending(world, thing)
+            if hold is not None:
+                return go_on(world, thing, goal, hold)
+    elif grasped or descending(world, thing) is not None:
         return None
     return plan(world, predicate, prepared.instruction)
+
+
+def carry(world: World, thing: str, goal: str) -> Script:
+    """What follows a grasp."""
+    spot, height = release_point(world, goal, grasp_of(thing))
+    cruise = max(spot[2] + height, float(world.position(thing)[2]))
+    return place(world, thing, spot, height, cruise)
+
+
+def go_on(world: World, thing: str, goal: str, hold: Hold) -> Script:
+    """The rest of a descent, and what follows it."""
+    width = RIM_OPENING if grasp_of(thing).rim else None
+    yield from move(world, hold, OPEN, tolerance=0.006, patience=30, opening=width)
+    yield from grip(world, CLOSE)
+    yield from shift(world, -world.hand[:, 2] * 0.08, CLOSE)
+    return (yield from carry(world, thing, goal))
+
+
+def descending(world: World, thing: str) -> Hold | None:
+    """The pose to go down to, where the hand is over it already; else None."""
+    grasp = grasp_of(thing)
+    angle, lean = rim_hold(world, thing, grasp) if grasp.rim else (0.0, 0.0)
+    aside = np.zeros(3)
+    if not grasp.rim:
+        aside = slide(world, thing, grasp, *grasp_pose(world, thing, grasp))
+
+    def hold() -> tuple[Vector, Vector]:
+        if grasp.rim:
+            return rim_pose(world, thing, grasp, angle, lean)
+        position, hand = grasp_pose(world, thing, grasp)
+        return position + aside, hand
+
+    position, hand = hold()
+    away = world.eef - position
+    above = -float(away @ hand[:, 2])
+    beside = float(np.linalg.norm(away + above * hand[:, 2]))
+    turn = float(np.linalg.norm(rotation_vector(hand, world.hand)))
+    over_it = -0.02 < above < HOVER and beside < 0.012 + 0.15 * max(above, 0.0) and turn < 0.2
+    return hold if over_it else None
+
+
+def grasp_of(thing: str) -> Grasp:
+    """How it is held."""
+    return GRASPS.get(category(thing), Grasp((0, 0, 0)))
 
 
 def tried(simulator: Simulator, prepared: Prepared, grasped: bool) -> NDArray[np.float64] | None:

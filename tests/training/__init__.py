@@ -1,0 +1,1 @@
+"""Tests of how ``tiny`` is made; none needs torch."""
