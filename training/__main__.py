@@ -1,7 +1,7 @@
 """Make ``tiny`` from nothing: ``python -m training --out DIR``.
 
-Demonstrations, a first network, two rounds of corrections by the expert, the last network, the
-ONNX file and its table. Every step that has left its file is skipped, so a run that was cut off
+Demonstrations, a first network, the expert's corrections where that network gets to, the last
+network, its ONNX file and its table. Every step that has left its file is skipped, so a run that was cut off
 goes on. Nothing is copied into the package: look at the table first.
 """
 
@@ -12,6 +12,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+EPOCHS = 14
 
 
 def main() -> None:
@@ -24,22 +26,24 @@ def main() -> None:
     data, first, last = args.out / "data", args.out / "first", args.out / "tiny"
     jobs, seed = ["--jobs", str(args.jobs)], ["--seed", str(args.seed)]
     step("demonstrate", "--out", data, *jobs, *seed)
-    learn(data, first, 12, seed)
-    step("correct", "--weights", first.with_suffix(".onnx"), "--out", data, *jobs, *seed)
-    learn(data, last, 14, seed)
+    learn(data, first, seed)
+    correct = ["correct", "--weights", first.with_suffix(".onnx"), "--out", data, *jobs, *seed]
+    step(*correct, "--suite", "libero_object")
+    step(*correct, "--suite", "libero_spatial", "--suite", "libero_goal", "--share", 2)
+    learn(data, last, [*seed, "--start", str(first.with_suffix(".pt"))])
     step("evaluate", "--weights", last.with_suffix(".onnx"), *jobs)
 
 
-def learn(data: Path, name: Path, epochs: float, seed: list[str]) -> None:
+def learn(data: Path, name: Path, options: list[str]) -> None:
     """Train and export, unless that is done."""
     weights, network = name.with_suffix(".pt"), name.with_suffix(".onnx")
     if not weights.exists():
-        step("train", "--data", data, "--out", weights, "--epochs", epochs, *seed)
+        step("train", "--data", data, "--out", weights, "--epochs", EPOCHS, *options)
     if not network.exists():
         step("export", "--weights", weights, "--out", network)
 
 
-def step(module: str, *arguments: object) -> None:
+def step(module: object, *arguments: object) -> None:
     """Run one of the scripts, and say what it cost."""
     print(f"== {module} {' '.join(map(str, arguments))}", flush=True)
     start = time.monotonic()
