@@ -1,8 +1,8 @@
 """Make ``tiny`` from nothing: ``python -m training --out DIR``.
 
 Demonstrations, a first network, the expert's corrections where that network gets to, the last
-network, its ONNX file and its table. Every step that has left its file is skipped, so a run that was cut off
-goes on. Nothing is copied into the package: look at the table first.
+network, its ONNX file and its table. Every step that has left its file is skipped, so a run that
+was cut off goes on. Nothing is copied into the package: look at the table first.
 """
 
 from __future__ import annotations
