@@ -243,14 +243,19 @@ def test_preparing_and_stepping_render_nothing_and_observing_renders_what_is_ask
 ) -> None:
     import mujoco
 
-    drawn: list[int] = []
-    render = mujoco.mjr_render
+    drawn: list[str] = []
 
-    def counted(*args: object, **kwargs: object) -> None:
-        drawn.append(1)
-        render(*args, **kwargs)
+    def count(name: str) -> None:
+        call = getattr(mujoco, name)
 
-    monkeypatch.setattr(mujoco, "mjr_render", counted)
+        def counted(*args: object, **kwargs: object) -> None:
+            drawn.append(name)
+            call(*args, **kwargs)
+
+        monkeypatch.setattr(mujoco, name, counted)
+
+    count("mjv_updateScene")  # once for a picture
+    count("mjr_render")  # at least once
     sim = support.simulator()
     sim.prepare(BOWL)
     support.settle(sim)
@@ -258,9 +263,10 @@ def test_preparing_and_stepping_render_nothing_and_observing_renders_what_is_ask
     sim.observe(privileged=True)
     assert drawn == []
     sim.observe(("agentview",))
-    assert len(drawn) == 1
+    assert drawn.count("mjv_updateScene") == 1
+    assert "mjr_render" in drawn
     sim.observe(support.CAMERAS)
-    assert len(drawn) == 3
+    assert drawn.count("mjv_updateScene") == 3
 
 
 def test_preparing_another_episode_of_the_same_task_costs_little_cpu() -> None:
