@@ -32,6 +32,7 @@ import numpy as np
 
 from pytest_vla_shift.protocol.errors import MissingAsset, SimulatorError
 from pytest_vla_shift.protocol.observation import Goal
+from pytest_vla_shift.simulators.rendering import draws_in_software
 
 # Before robosuite is imported: it chooses its GL platform at import.
 os.environ.setdefault("MUJOCO_GL", "egl")
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_vla_shift.protocol.observation import Image, Vector
+    from pytest_vla_shift.simulators.libero_picture import Painter
     from pytest_vla_shift.simulators.libero_state import ModelSnapshot
     from pytest_vla_shift.simulators.libero_step import ControlStep, StepOutcome
 
@@ -78,6 +80,8 @@ class World:
         for observable in self.env._observables.values():
             observable.set_enabled(False)
         self._step = _control_step(self.env)
+        self._painter: Painter | None = None
+        self._looked = False
         self.goal = Goal(
             tuple(
                 tuple(word.lower() for word in part)
@@ -136,7 +140,7 @@ class World:
         return self._step(action)
 
     def render(self, camera: str, height: int, width: int) -> Image:
-        """(height, width, 3) uint8 RGB, upright, of the present state.
+        """(height, width, 3) uint8 RGB, upright, of the present state: robosuite's own pixels.
 
         It shows the poses that the last control step's last substep began with, 2 ms old, as
         everything that robosuite reports does. Nothing is recomputed for it: a forward call
@@ -145,7 +149,14 @@ class World:
         context = self.env.sim._render_context_offscreen
         # robosuite assumes that its last context is current; with two worlds alive it is not.
         context.gl_ctx.make_current()
-        picture: Image = self.env.sim.render(width=width, height=height, camera_name=camera)
+        if not self._looked:
+            self._looked = True
+            self._painter = _painter(self.model) if draws_in_software(self.renderer()) else None
+        picture: Image
+        if self._painter is not None:
+            picture = self._painter.draw(self.env.sim, camera, height, width)
+        else:  # a GPU draws everything sooner than we find out what to leave out
+            picture = self.env.sim.render(width=width, height=height, camera_name=camera)
         return np.ascontiguousarray(picture[::-1])
 
     def renderer(self) -> str:
@@ -255,6 +266,12 @@ def _control_step(env: BDDLBaseDomain) -> ControlStep:
     from pytest_vla_shift.simulators.libero_step import ControlStep
 
     return ControlStep(env)
+
+
+def _painter(model: mujoco.MjModel) -> Painter:
+    from pytest_vla_shift.simulators.libero_picture import Painter
+
+    return Painter(model)
 
 
 def import_environments() -> None:

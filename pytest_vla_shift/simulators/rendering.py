@@ -39,6 +39,11 @@ EGL_LIMIT = 10
 _SOFTWARE = ("llvmpipe", "softpipe", "swrast")
 
 
+def draws_in_software(renderer: str) -> bool:
+    """Whether GL's name of a renderer is that of a program on the CPU."""
+    return any(word in renderer.lower() for word in _SOFTWARE)
+
+
 @dataclass(frozen=True, slots=True)
 class EglDevice:
     """One device of EGL's list.
@@ -65,8 +70,7 @@ class EglDevice:
     @property
     def is_software(self) -> bool:
         """Whether it draws on the CPU, whatever it says of itself."""
-        drawn = (self.renderer or "").lower()
-        return self.software or any(word in drawn for word in _SOFTWARE)
+        return self.software or draws_in_software(self.renderer or "")
 
 
 @dataclass(frozen=True, slots=True)
