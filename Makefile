@@ -56,11 +56,11 @@ $(READY): pyproject.toml scripts/setup.sh tests/conformance/requirements.txt
 	@sh scripts/setup.sh $(VENV)
 
 # Apart from the tests' environment, which has no use for it.
-$(BENCH): $(READY) benchmarks/requirements.txt scripts/bench.sh
-	@sh scripts/bench.sh $(VENV)
+$(BENCH): $(READY) benchmarks/requirements.txt scripts/beside.sh
+	@sh scripts/beside.sh $(VENV) bench benchmarks/requirements.txt
 
-$(TRAINING): $(READY) training/requirements.txt scripts/training.sh
-	@sh scripts/training.sh $(VENV)
+$(TRAINING): $(READY) training/requirements.txt scripts/beside.sh
+	@sh scripts/beside.sh $(VENV) training training/requirements.txt
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

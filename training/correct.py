@@ -26,8 +26,8 @@ import numpy as np
 
 from pytest_vla_shift.policies import tiny_inputs
 from pytest_vla_shift.policies.scripted_grasps import GRASPS, Grasp, category
-from pytest_vla_shift.policies.scripted_plans import grasp_pose, place, plan, release_point
-from pytest_vla_shift.policies.scripted_room import RIM_OPENING, rim_hold, rim_pose, slide
+from pytest_vla_shift.policies.scripted_plans import holding, place, plan, release_point
+from pytest_vla_shift.policies.scripted_room import RIM_OPENING
 from pytest_vla_shift.policies.scripted_skills import CLOSE, OPEN, grip, move, shift
 from pytest_vla_shift.policies.scripted_world import World, rotation_vector
 from pytest_vla_shift.policies.tiny import Tiny
@@ -107,18 +107,7 @@ def go_on(world: World, thing: str, goal: str, hold: Hold) -> Script:
 
 def descending(world: World, thing: str) -> Hold | None:
     """The pose to go down to, where the hand is over it already; else None."""
-    grasp = grasp_of(thing)
-    angle, lean = rim_hold(world, thing, grasp) if grasp.rim else (0.0, 0.0)
-    aside = np.zeros(3)
-    if not grasp.rim:
-        aside = slide(world, thing, grasp, *grasp_pose(world, thing, grasp))
-
-    def hold() -> tuple[Vector, Vector]:
-        if grasp.rim:
-            return rim_pose(world, thing, grasp, angle, lean)
-        position, hand = grasp_pose(world, thing, grasp)
-        return position + aside, hand
-
+    hold = holding(world, thing, grasp_of(thing))
     position, hand = hold()
     away = world.eef - position
     above = -float(away @ hand[:, 2])

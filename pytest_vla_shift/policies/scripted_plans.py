@@ -35,6 +35,8 @@ from pytest_vla_shift.policies.scripted_skills import (
 from pytest_vla_shift.policies.scripted_world import DOWN, World, hand_rotation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_vla_shift.protocol.observation import Vector
 
 _DOWN = np.array(DOWN)
@@ -78,18 +80,23 @@ def grasp_pose(world: World, name: str, grasp: Grasp) -> tuple[Vector, Vector]:
     return position, hand_rotation(_DOWN, closing, world.hand)
 
 
-def approach_and_grip(world: World, name: str, grasp: Grasp) -> Script:
-    """Come to ``name`` from above and close the fingers on it."""
-    angle, lean = rim_hold(world, name, grasp) if grasp.rim else (0.0, 0.0)
-    aside = np.zeros(3)
-    if not grasp.rim:
-        aside = slide(world, name, grasp, *grasp_pose(world, name, grasp))
+def holding(world: World, name: str, grasp: Grasp) -> Callable[[], tuple[Vector, Vector]]:
+    """Where the hand will hold ``name``: chosen now, and followed as the object moves."""
+    if grasp.rim:
+        angle, lean = rim_hold(world, name, grasp)
+        return lambda: rim_pose(world, name, grasp, angle, lean)
+    aside = slide(world, name, grasp, *grasp_pose(world, name, grasp))
 
     def hold() -> tuple[Vector, Vector]:
-        if grasp.rim:
-            return rim_pose(world, name, grasp, angle, lean)
         position, hand = grasp_pose(world, name, grasp)
         return position + aside, hand
+
+    return hold
+
+
+def approach_and_grip(world: World, name: str, grasp: Grasp) -> Script:
+    """Come to ``name`` from above and close the fingers on it."""
+    hold = holding(world, name, grasp)
 
     def hover() -> tuple[Vector, Vector]:
         position, hand = hold()
