@@ -112,10 +112,11 @@ class PolicyHost:
     def unsupported(self, task_suite: str, task: str) -> str | Fault | None:
         """What the policy says of a task; made first if the actor was started anew since."""
         opened = self.open()
-        if opened.fault is not None or self._policy is None:
+        if opened.fault is not None or self._policy is None or self._desk is None:
             return opened.fault
         try:
-            return self._policy.unsupported(task_suite, task)
+            with self._desk.held():
+                return self._policy.unsupported(task_suite, task)
         except Exception as error:
             return UsageError(f"{type(error).__name__}: {error}")
 
@@ -125,10 +126,11 @@ class PolicyHost:
         if opened.fault is not None:
             return opened.fault
         compare = getattr(self._policy, "contract", None)
-        if compare is None:
+        if compare is None or self._desk is None:
             return ()
         try:
-            return list(compare(side))
+            with self._desk.held():
+                return list(compare(side))
         except Exception as error:
             return UsageError(f"{type(error).__name__}: {error}")
 
@@ -195,7 +197,9 @@ class PolicyHost:
         with self._making:
             assert self._desk is not None  # opened before
             if number not in self._seats:
-                self._seats[number] = self._desk.seat()
+                # Rollouts of other nodes come while its own ones are asking.
+                with self._desk.held():
+                    self._seats[number] = self._desk.seat()
             return self._seats[number]
 
 

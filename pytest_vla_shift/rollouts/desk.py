@@ -107,6 +107,8 @@ class Desk:
     def seat(self) -> Seat:
         """One more seat: the policy itself, or a session of its own of a policy that keeps state.
 
+        With the turn held, where other seats are in use: making a session swaps generators too.
+
         Raises:
             UsageError: the policy keeps state and offers no sessions, and has a seat already.
         """
@@ -117,6 +119,15 @@ class Desk:
                 policy = new_session(policy, self._given)
         self._seats += 1
         return _BatchSeat(self) if self.spec.batch > 1 else _SingleSeat(self, policy)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The turn, for calls of the policy, or a seat, that belong to no rollout."""
+        self.turn.take()
+        try:
+            yield
+        finally:
+            self.turn.give()
 
     @contextmanager
     def lent(self) -> Iterator[None]:
@@ -267,24 +278,18 @@ class _BatchSeat:
     def begin(self, info: EpisodeInfo, seed: int) -> None:
         self._seed, self._decisions = seed, 0
         self.policy_seconds = 0.0
-        self._desk.turn.take()
-        try:
+        with self._desk.held():
             self._desk.settle()
             with RolloutRandomness(seed).swapped_in():
                 begin(self._desk.policy, info, seed)
-        finally:
-            self._desk.turn.give()
 
     def ask(self, observation: Observation) -> NDArray[np.float64]:
         question = _Question(observation, stable_seed("decision", self._seed, self._decisions))
         self._decisions += 1
         self._desk.put(question)
-        self._desk.turn.take()
-        try:
+        with self._desk.held():
             self._desk.settle()
             self._desk.answer(question)
-        finally:
-            self._desk.turn.give()
         self.policy_seconds += question.seconds
         if question.error is not None:
             raise question.error

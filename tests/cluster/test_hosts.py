@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -27,6 +28,7 @@ from pytest_vla_shift.protocol.suite import load_suite
 from pytest_vla_shift.rollouts.attempts import SimulatorOptions
 from pytest_vla_shift.rollouts.request import request
 from tests.fakes.lane_policies import Sessions
+from tests.fakes.ray_policies import Lingers
 from tests.fakes.toy_simulator import INFO
 from tests.plugin.toy_project import SUITE
 
@@ -127,6 +129,23 @@ def test_others_stand_in_for_a_policy_that_is_gone_unless_they_keep_state() -> N
     single = hosted("tests.fakes.toy_policies:Expert", 7)
     with pytest.raises(PolicyStuck, match="gone for good"):
         seat(gone, Straight(single), spec=spec_of(single)).begin(INFO_OF_E0, 3)
+
+
+def test_a_rollout_draws_the_same_while_another_one_comes_to_its_policy() -> None:
+    observation, policy = looked(), "tests.fakes.ray_policies:Lingers"
+    alone = hosted(policy)
+    expected = alone.ask(0, alone.begin(0, INFO_OF_E0, 3).token, observation).chunk
+    host = hosted(policy)
+    token = host.begin(0, INFO_OF_E0, 3).token
+    with ThreadPoolExecutor() as threads:
+        chunk = threads.submit(lambda: host.ask(0, token, observation).chunk)
+        assert Lingers.drawing.wait(60)
+        # From a node whose own policy is gone: it gets a session of its own.
+        assert host.begin(5, INFO_OF_E0, 4).fault is None
+        found = chunk.result()
+    assert found is not None
+    assert expected is not None
+    assert np.array_equal(found, expected)
 
 
 def test_a_policy_may_write_into_what_it_is_shown() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation
 from tests.fakes.lane_policies import Batcher, Sessions
@@ -34,6 +37,25 @@ class Scribbles(Sessions):
         for array in seen:
             array[:] = 0.0
         return chunk
+
+
+class Lingers(Sessions):
+    """Draws from NumPy's global generator at the beginning of a decision and at its end.
+
+    Attributes:
+        drawing: set between the two.
+    """
+
+    drawing = threading.Event()
+
+    def act(self, observation: Observation) -> Actions:
+        actions = super().act(observation)
+        actions[:, 3] = np.random.uniform(-1, 1)
+        self.drawing.set()
+        time.sleep(0.3)
+        actions[:, 4] = np.random.uniform(-1, 1)
+        self.drawing.clear()
+        return actions
 
 
 class Dies(Sessions):
