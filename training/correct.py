@@ -14,8 +14,6 @@ it begins again; and where it has hold of a drawer or a knob it is not asked.
 
 from __future__ import annotations
 
-import argparse
-import multiprocessing
 import os
 import time
 from dataclasses import replace
@@ -35,7 +33,7 @@ from pytest_vla_shift.protocol import catalog
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
 from pytest_vla_shift.simulators.libero import factory
 from pytest_vla_shift.simulators.protocol import SimulatorSettings
-from training import episodes
+from training import each_task, episodes
 from training.demonstrate import (
     CHUNK,
     ENV_SEEDS,
@@ -243,25 +241,17 @@ def _task(work: tuple[str, str, Path, float, int, int, Path]) -> str:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = each_task.options(__doc__)
     parser.add_argument("--weights", type=Path, required=True, help="an ONNX file")
     parser.add_argument("--temperature", type=float, default=0.5)
-    parser.add_argument("--suite", choices=episodes.SUITES, action="append")
-    parser.add_argument("--task", default="", help="only tasks whose name contains this")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--share", type=int, default=1, help="every so many-th state")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
     args = parser.parse_args()
-    work = [
-        (suite, task, args.weights, args.temperature, args.seed, args.share, args.out)
-        for suite in args.suite or episodes.SUITES
-        for task in episodes.tasks(suite)
-        if args.task in task
-    ]
-    with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=1) as pool:
-        for line in pool.imap_unordered(_task, work, chunksize=1):
-            print(line, flush=True)
+    how = (args.weights, args.temperature, args.seed, args.share, args.out)
+    work = [(*each, *how) for each in each_task.chosen(args)]
+    for line in each_task.spread(_task, work, args.jobs):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

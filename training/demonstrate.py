@@ -10,10 +10,7 @@ six, so that the eight actions that follow every kept picture are the expert's o
 
 from __future__ import annotations
 
-import argparse
-import multiprocessing
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +22,7 @@ from pytest_vla_shift.protocol import catalog
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
 from pytest_vla_shift.simulators.libero import factory
 from pytest_vla_shift.simulators.protocol import SimulatorSettings
-from training import episodes
+from training import each_task, episodes
 from training.expert import Teacher
 
 if TYPE_CHECKING:
@@ -209,24 +206,15 @@ def _task(work: tuple[str, str, int, int, Path]) -> str:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--suite", choices=episodes.SUITES, action="append")
-    parser.add_argument("--task", default="", help="only tasks whose name contains this")
+    parser = each_task.options(__doc__)
     parser.add_argument("--passes", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    work: Iterable[tuple[str, str, int, int, Path]] = [
-        (suite, task, args.passes, args.seed, args.out)
-        for suite in args.suite or episodes.SUITES
-        for task in episodes.tasks(suite)
-        if args.task in task
-    ]
-    with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=1) as pool:
-        for line in pool.imap_unordered(_task, work, chunksize=1):
-            print(line, flush=True)
+    work = [(*each, args.passes, args.seed, args.out) for each in each_task.chosen(args)]
+    for line in each_task.spread(_task, work, args.jobs):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ seed, settling, horizon and picture size.
 
 from __future__ import annotations
 
-import argparse
-import multiprocessing
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,7 @@ from pytest_vla_shift.protocol import catalog
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
 from pytest_vla_shift.simulators.libero import factory
 from pytest_vla_shift.simulators.protocol import SimulatorSettings
-from training import episodes
+from training import each_task, episodes
 from training.demonstrate import PICTURE, SETTLE_STEPS
 
 ENV_SEED = 7
@@ -95,22 +93,14 @@ def _measure(work: tuple[str, str, tuple[int, ...], Path | None]) -> Row:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = each_task.options(__doc__)
     parser.add_argument("--weights", type=Path, help="an ONNX file; the shipped one if not given")
-    parser.add_argument("--suite", choices=episodes.SUITES, action="append")
-    parser.add_argument("--task", default="", help="only tasks whose name contains this")
     parser.add_argument("--states", type=int, default=10, help="how many of the ten")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
     args = parser.parse_args()
-    work = [
-        (suite, task, episodes.evaluation(suite, task)[: args.states], args.weights)
-        for suite in args.suite or episodes.SUITES
-        for task in episodes.tasks(suite)
-        if args.task in task
-    ]
-    with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=1) as pool:
-        rows = pool.map(_measure, work, chunksize=1)
-    print(table(rows))
+    chosen = each_task.chosen(args)
+    work = [(*each, episodes.evaluation(*each)[: args.states], args.weights) for each in chosen]
+    rows = {(row.task_suite, row.task): row for row in each_task.spread(_measure, work, args.jobs)}
+    print(table([rows[each] for each in chosen]))
 
 
 if __name__ == "__main__":
