@@ -38,12 +38,13 @@ from training.demonstrate import (
     CHUNK,
     ENV_SEEDS,
     PICTURE,
-    SETTLE_STEPS,
     Samples,
+    holds,
+    settled,
     truth,
     write,
 )
-from training.expert import least_turn
+from training.expert import Rims, least_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,10 +121,10 @@ def grasp_of(thing: str) -> Grasp:
     return GRASPS.get(category(thing), Grasp((0, 0, 0)))
 
 
-def tried(simulator: Simulator, prepared: Prepared, grasped: bool) -> NDArray[np.float64] | None:
+def tried(
+    simulator: Simulator, prepared: Prepared, world: World, grasped: bool
+) -> NDArray[np.float64] | None:
     """What the expert does from here, (T, 7) with T <= CHUNK; this process's simulation stays."""
-    world = World()
-    world.update(least_turn(simulator.observe(privileged=True)))
     script = begin(world, prepared, grasped)
     if script is None:
         return None
@@ -161,12 +162,11 @@ def follow(simulator: Simulator, world: World, script: Script) -> NDArray[np.flo
 
 
 def roll(
-    simulator: Simulator, policy: Policy, episode: Episode, horizon: int, seed: int
+    simulator: Simulator, policy: Policy, episode: Episode, horizon: int, seed: int, rims: Rims
 ) -> tuple[Samples, bool]:
     """One rollout of the learner, and whether it solved its task."""
-    prepared = simulator.prepare(episode)
-    settle = np.tile(simulator.info.settle_action, (SETTLE_STEPS, 1))
-    simulator.step(settle, stop_on_success=False)
+    prepared = settled(simulator, episode)
+    home: Vector | None = None
     policy.reset(EpisodeInfo(episode, prepared.instruction, horizon), seed=seed)
     samples, step, solved = Samples(), 0, False
     while step < horizon and not solved:
@@ -174,7 +174,11 @@ def roll(
         grasped = any(
             true for name, true in simulator.predicates().items() if name.startswith("grasped")
         )
-        better = tried(simulator, prepared, grasped)
+        world = World(rims)
+        world.home = home
+        world.update(least_turn(observation))
+        home = world.home
+        better = tried(simulator, prepared, world, grasped)
         if better is not None and len(better):
             keep(samples, prepared, observation, better, episode.index, step)
         seen = replace(observation, privileged=None)
@@ -216,13 +220,16 @@ def one_task(
     start, solved, every = time.process_time(), 0, Samples()
     policy = Tiny(temperature, str(weights))
     states = episodes.training(task_suite, task)[seed % share :: share]
+    rims: Rims | None = None
     for number, env_seed in enumerate(ENV_SEEDS):
         simulator = factory(
             SimulatorSettings("libero", env_seed, tiny_inputs.CAMERAS, PICTURE, PICTURE)
         )
+        if rims is None:
+            rims = holds(simulator, task_suite, task)
         for index in states[number :: len(ENV_SEEDS)]:
             episode = Episode(task_suite, task, index)
-            got, done = roll(simulator, policy, episode, suite.horizon, seed)
+            got, done = roll(simulator, policy, episode, suite.horizon, seed, rims)
             solved += done
             for name, values in vars(got).items():
                 getattr(every, name).extend(values)

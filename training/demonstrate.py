@@ -23,7 +23,7 @@ from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
 from pytest_vla_shift.simulators.libero import factory
 from pytest_vla_shift.simulators.protocol import SimulatorSettings
 from training import each_task, episodes
-from training.expert import Teacher
+from training.expert import Rims, Teacher, usual_rims
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,14 +90,33 @@ class Noise:
         return None
 
 
-def roll(
-    simulator: Simulator, episode: Episode, horizon: int, rng: np.random.Generator, noisy: bool
-) -> Samples | None:
-    """One rollout; None where the expert failed."""
+def settled(simulator: Simulator, episode: Episode) -> Prepared:
+    """Prepare an episode as a suite does."""
     prepared = simulator.prepare(episode)
     settle = np.tile(simulator.info.settle_action, (SETTLE_STEPS, 1))
     simulator.step(settle, stop_on_success=False)
-    expert = Teacher()
+    return prepared
+
+
+def holds(simulator: Simulator, task_suite: str, task: str) -> Rims:
+    """Where a task's object is held at its rim, the same in every rollout."""
+    return usual_rims(
+        (settled(simulator, Episode(task_suite, task, index)), simulator.observe(privileged=True))
+        for index in episodes.training(task_suite, task)[::4]
+    )
+
+
+def roll(
+    simulator: Simulator,
+    episode: Episode,
+    horizon: int,
+    rng: np.random.Generator,
+    noisy: bool,
+    rims: Rims,
+) -> Samples | None:
+    """One rollout; None where the expert failed."""
+    prepared = settled(simulator, episode)
+    expert = Teacher(rims)
     expert.reset(EpisodeInfo(episode, prepared.instruction, horizon, prepared.goal), seed=0)
     noise, samples = Noise(rng, noisy), Samples()
     taken: list[NDArray[np.float64]] = []
@@ -167,17 +186,20 @@ def one_task(task_suite: str, task: str, passes: int, seed: int, out: Path) -> s
     start, solved, tried = time.process_time(), 0, 0
     every = Samples()
     states = episodes.training(task_suite, task)
+    rims: Rims | None = None
     for number, env_seed in enumerate(ENV_SEEDS):
         simulator = factory(
             SimulatorSettings("libero", env_seed, tiny_inputs.CAMERAS, PICTURE, PICTURE)
         )
+        if rims is None:
+            rims = holds(simulator, task_suite, task)
         for again in range(passes):
             for index in states[number :: len(ENV_SEEDS)]:
                 rng = np.random.default_rng([seed, again, index])
                 tried += 1
                 noisy = (index + again) % 4 != 0
                 horizon = suite.horizon * 5 // 4
-                got = roll(simulator, Episode(task_suite, task, index), horizon, rng, noisy)
+                got = roll(simulator, Episode(task_suite, task, index), horizon, rng, noisy, rims)
                 if got is None:
                     continue
                 solved += 1

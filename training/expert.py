@@ -5,11 +5,16 @@ as released is half a turn of a quarter away in either direction, and which dire
 by a hundredth of a radian: nothing that a picture shows. A learner that averages the two turns
 nowhere. Here the object is told to the expert turned about its own upright axis, by the quarter
 that brings the line at hand to the front.
+
+A bowl may be held anywhere at its rim. The expert chooses anew in every episode, and a centimetre
+decides between two opposite points. Here the choice is made once for a task: :func:`usual_rims`.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,21 +22,55 @@ import numpy as np
 
 from pytest_vla_shift.policies.scripted import Scripted
 from pytest_vla_shift.policies.scripted_grasps import GRASPS, category
-from pytest_vla_shift.policies.scripted_world import matrix
+from pytest_vla_shift.policies.scripted_room import rim_prices
+from pytest_vla_shift.policies.scripted_world import World, matrix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_vla_shift.policies.scripted_grasps import Grasp
-    from pytest_vla_shift.protocol.observation import Observation, Vector
+    from pytest_vla_shift.protocol.observation import EpisodeInfo, Observation, Vector
+    from pytest_vla_shift.simulators.protocol import Prepared
+
+
+Rims = Mapping[str, tuple[float, float]]
+"""What is held at its rim -> angle about its centre and lean outwards, radians."""
 
 
 class Teacher(Scripted):
-    """The expert, told of every observation by :func:`least_turn`."""
+    """The expert, told of every observation by :func:`least_turn`, and where to hold rims."""
+
+    def __init__(self, rims: Rims) -> None:
+        super().__init__()
+        self._rims = rims
+
+    def session(self) -> Teacher:
+        """Another one, which remembers another rollout."""
+        return Teacher(self._rims)
+
+    def reset(self, episode: EpisodeInfo, seed: int) -> None:
+        """Begin a rollout."""
+        super().reset(episode, seed)
+        self._world = World(self._rims)
 
     def act(self, observation: Observation) -> NDArray[np.float64]:
         """The next action, (1, 7) in [-1, 1]."""
         return super().act(least_turn(observation))
+
+
+def usual_rims(starts: Iterable[tuple[Prepared, Observation]]) -> Rims:
+    """The hold that costs least over several beginnings of one task; empty if it has none."""
+    name, total = "", defaultdict[tuple[float, float], float](float)
+    for prepared, observation in starts:
+        name = prepared.goal.predicates[0][1]
+        grasp = GRASPS.get(category(name))
+        if grasp is None or not grasp.rim:
+            return {}
+        world = World()
+        world.update(least_turn(observation))
+        for hold, price in rim_prices(world, name, grasp).items():
+            total[hold] += price
+    return {name: min(total, key=total.__getitem__)} if total else {}
 
 
 def least_turn(observation: Observation) -> Observation:

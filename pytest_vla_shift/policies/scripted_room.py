@@ -47,14 +47,26 @@ def _hand_points() -> Vector:
 def rim_hold(world: World, name: str, grasp: Grasp) -> tuple[float, float]:
     """At which point of its rim to hold ``name``, and how far the hand leans outwards.
 
-    Of sixteen points the one is taken where the hand hits, turns and reaches out least: with the
-    arm stretched, the elbow stops at its joint's limit and the hand no longer goes everywhere.
-
     Returns:
         The point's angle about the object's centre, in the world, and the lean, both radians.
     """
-    home = world.eef if world.home is None else world.home
+    if name in world.rims:
+        return world.rims[name]
     best, cost = (0.0, 0.0), math.inf
+    for hold, price in rim_prices(world, name, grasp).items():
+        if price < cost - 1e-9:
+            best, cost = hold, price
+    return best
+
+
+def rim_prices(world: World, name: str, grasp: Grasp) -> dict[tuple[float, float], float]:
+    """What speaks against holding ``name`` at each of sixteen points, upright and leaning.
+
+    That the hand hits something, turns, or reaches out: with the arm stretched, the elbow stops
+    at its joint's limit and the hand no longer goes everywhere.
+    """
+    home = world.eef if world.home is None else world.home
+    prices = {}
     for lean in _TILTS:
         for step in range(16):
             angle = math.pi * (step + 1) / 8 - math.pi
@@ -65,10 +77,8 @@ def rim_hold(world: World, name: str, grasp: Grasp) -> tuple[float, float]:
             deep = float((_hand_points() @ hand.T)[:, 2].min() + position[2])
             sunk = max(0.0, world.position(name)[2] - deep)
             crowded = 0.2 * hits(world, position, hand, ignore=name) + 100.0 * sunk
-            price = turn + lean + 3.0 * far + crowded
-            if price < cost - 1e-9:
-                best, cost = (angle, lean), price
-    return best
+            prices[angle, lean] = turn + lean + 3.0 * far + crowded
+    return prices
 
 
 def slide(world: World, name: str, grasp: Grasp, position: Vector, hand: Vector) -> Vector:

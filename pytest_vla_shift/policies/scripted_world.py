@@ -35,9 +35,12 @@ class World:
         eef: (3,) the grip site.
         hand: (3, 3) the hand's rotation.
         opening: metres between the fingers, 0 to 0.08.
+        rims: what is to be held at a certain point of its rim -> the point's angle about its
+            centre, in the world, and the hand's lean outwards, radians.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rims: Mapping[str, tuple[float, float]] | None = None) -> None:
+        self.rims: Mapping[str, tuple[float, float]] = rims or {}
         self.note = ""
         self._positions: Mapping[str, Vector] = {}
         self._quaternions: Mapping[str, Vector] = {}
