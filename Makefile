@@ -11,7 +11,7 @@ TRAINING := $(VENV)/training/.ready
 .PHONY: help demo test lint bench expert-table tiny setup doctor clean
 
 help:
-	@echo "make demo          the quickstart suite with the scripted expert, on real LIBERO"
+	@echo "make demo          the quickstart suite with tiny, a policy that sees, on real LIBERO"
 	@echo "                   (a second time: at once, from the records; FRESH=1 runs it again)"
 	@echo "make test          every check and every test"
 	@echo "make lint          the checks alone: ruff, mypy, import-linter"

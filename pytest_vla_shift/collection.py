@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_vla_shift.protocol.plan import Cell
 
 NO_POLICY = (
-    "robustness suite: give it a policy, for example pytest --vla-policy=scripted {where}"
+    "robustness suite: give it a policy, for example pytest --vla-policy=tiny {where}"
     " (--vla-list shows the plan)"
 )
 _PARAMETER = "no-policy"

@@ -1,4 +1,4 @@
-"""``make demo``: the quickstart suite with the scripted expert, and what its exit code means.
+"""``make demo``: the quickstart suite with the policy `tiny`, and what its exit code means.
 
 pytest exits with 1 as soon as one pair is degraded, and a demonstration of shifts has some: that is
 a result. What is not one is a cell without an answer, and an infrastructure error.
@@ -52,7 +52,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--fresh", action="store_true", help="run what is recorded already again")
     given = parser.parse_args()
-    command = [sys.executable, "-m", "pytest", "suites/quickstart", "--vla-policy=scripted"]
+    command = [sys.executable, "-m", "pytest", "suites/quickstart", "--vla-policy=tiny"]
     command += [f"--vla-run={RUN}", "-n", str(given.jobs)]
     command += ["--vla-fresh"] if given.fresh else []
     recorded = not given.fresh and any((REPORTS / "rollouts").glob("results-*.jsonl"))

@@ -88,8 +88,8 @@ def init(directory: Path, shipped: str, out: TextIO) -> int:
         "next:\n"
         "  # what would run, and for how long\n"
         f"  pytest {where} --vla-list\n"
-        "  # run it with the scripted expert, two processes at once\n"
-        f"  pytest {where} --vla-policy=scripted -n 2\n"
+        "  # run it with a small policy that sees, two processes at once\n"
+        f"  pytest {where} --vla-policy=tiny -n 2\n"
         "  # if something is missing\n"
         "  vla-shift doctor\n"
     )

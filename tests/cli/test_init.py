@@ -54,7 +54,7 @@ def test_two_starter_suites_run_together(pytester: pytest.Pytester) -> None:
 def test_the_next_commands_are_printed_for_the_shell(tmp_path: Path) -> None:
     out = io.StringIO()
     init(tmp_path / "with space", "quickstart", out)
-    assert f"pytest '{tmp_path / 'with space'}' --vla-policy=scripted" in out.getvalue()
+    assert f"pytest '{tmp_path / 'with space'}' --vla-policy=tiny" in out.getvalue()
 
 
 @pytest.mark.parametrize("there", ["suite.toml", "test_robustness.py"])

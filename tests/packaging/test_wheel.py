@@ -30,7 +30,7 @@ def elsewhere(environment: Environment, tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("elsewhere")
     ended = environment.run("vla-shift", "init", "robustness", cwd=folder)
     assert ended.returncode == 0, ended.stderr
-    assert "pytest robustness --vla-policy=scripted" in ended.stdout
+    assert "pytest robustness --vla-policy=tiny" in ended.stdout
     return folder
 
 
@@ -44,6 +44,7 @@ def test_every_data_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
     }
     assert "pytest_vla_shift/py.typed" in data
     assert "pytest_vla_shift/protocol/suites/quickstart.toml" in data
+    assert "pytest_vla_shift/policies/weights/tiny.onnx" in data
     assert data <= inside
     assert not {name for name in inside if name.startswith(("tests/", "suites/"))}
 

@@ -25,7 +25,7 @@ def test_without_a_policy_a_suite_is_one_skipped_node_a_test_that_says_what_to_d
     reasons = [line for line in result.outlines if line.startswith("SKIPPED")]
     assert sum(int(line.split("]")[0].split("[")[1]) for line in reasons) == 3
     assert all("robustness suite: give it a policy" in line for line in reasons)
-    assert all("pytest --vla-policy=scripted mine (--vla-list" in line for line in reasons)
+    assert all("pytest --vla-policy=tiny mine (--vla-list" in line for line in reasons)
     assert not (pytester.path / "reports").exists()
 
 
@@ -36,7 +36,7 @@ def test_one_line_says_so_even_where_pytest_shows_no_reasons(pytester: pytest.Py
     lines = [line for line in result.outlines if "robustness suite" in line]
     assert len(lines) == 1
     assert "2 tests skipped" in lines[0]
-    assert "--vla-policy=scripted mine" in lines[0]
+    assert "--vla-policy=tiny mine" in lines[0]
 
 
 def test_without_a_policy_a_broken_suite_is_not_even_read(pytester: pytest.Pytester) -> None:
