@@ -25,7 +25,7 @@ def pictures(observation: Observation) -> NDArray[np.uint8]:
     """(2, SIZE, SIZE, 3) RGB, upright: the two cameras, averaged down over equal boxes.
 
     Raises:
-        PolicyError: a camera is missing, or its picture is not square.
+        PolicyError: a camera is missing, or its picture is not square, or smaller than SIZE.
     """
     found = []
     for camera in CAMERAS:
@@ -42,6 +42,10 @@ def _small(image: Image, camera: str) -> NDArray[np.uint8]:
     height, width = image.shape[:2]
     if height != width:
         raise PolicyError(f"tiny looks at square pictures; {camera} gives {width} x {height}")
+    if height < SIZE:
+        raise PolicyError(
+            f"tiny looks at pictures of {SIZE} x {SIZE} or more; {camera} gives {width} x {height}"
+        )
     if height == SIZE:
         return image
     from PIL import Image as Pillow

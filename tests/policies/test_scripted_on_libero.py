@@ -12,7 +12,6 @@ import pytest
 pytest.importorskip("libero.libero")
 
 from pytest_vla_shift.policies.scripted import Scripted
-from pytest_vla_shift.protocol import catalog
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
 from pytest_vla_shift.rollouts.stages import StageTracker
 from tests.simulators import libero_support as support
@@ -45,19 +44,14 @@ class Outcome:
 
 def rollout(episode: Episode, interventions: Sequence[Intervention] = ()) -> Outcome:
     sim = support.simulator()
-    prepared = sim.prepare(episode)
-    if interventions:
-        sim.apply(interventions)
-    support.settle(sim)
-    suite = catalog.find(episode.task_suite)
-    assert suite is not None
+    prepared, horizon = support.begun(sim, episode, interventions)
     policy = Scripted()
     assert policy.unsupported(episode.task_suite, episode.task) is None
-    policy.reset(EpisodeInfo(episode, prepared.instruction, suite.horizon, prepared.goal), seed=0)
+    policy.reset(EpisodeInfo(episode, prepared.instruction, horizon, prepared.goal), seed=0)
     tracker = StageTracker(prepared.stages, [k for k, true in sim.predicates().items() if true])
     actions = []
     success = False
-    for step in range(1, suite.horizon + 1):
+    for step in range(1, horizon + 1):
         actions.append(policy.act(sim.observe(policy.spec.cameras, privileged=True)))
         result = sim.step(actions[-1])
         last = dict(zip(prepared.predicates, result.predicates[-1], strict=True))

@@ -67,3 +67,8 @@ def test_a_quaternion_and_its_opposite_are_the_same_rotation() -> None:
     shown = seen()
     other = replace(shown, proprio={**shown.proprio, "eef_quat": -shown.proprio["eef_quat"]})
     np.testing.assert_array_equal(tiny_inputs.proprio(other), tiny_inputs.proprio(shown))
+
+
+def test_a_picture_with_less_in_it_than_it_looks_for_is_refused() -> None:
+    with pytest.raises(PolicyError, match="128 x 128 or more; agentview gives 127 x 127"):
+        tiny_inputs.pictures(seen(127, 127))

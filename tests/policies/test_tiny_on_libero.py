@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,8 +14,8 @@ pytest.importorskip("libero.libero")
 pytest.importorskip("onnxruntime")
 
 from pytest_vla_shift.policies.tiny import Tiny
-from pytest_vla_shift.protocol import catalog
 from pytest_vla_shift.protocol.observation import Episode, EpisodeInfo
+from pytest_vla_shift.simulators.libero import factory
 from tests.simulators import libero_support as support
 from training.episodes import evaluation
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_vla_shift.shifts.protocol import Intervention
+    from pytest_vla_shift.simulators.libero_simulator import LiberoSimulator
 
 KETCHUP = ("libero_object", "pick_up_the_ketchup_and_place_it_in_the_basket")
 RAMEKIN = (
@@ -32,6 +34,12 @@ ON_THE_STOVE = ("libero_goal", "put_the_bowl_on_the_stove")
 ON_THE_PLATE = ("libero_goal", "put_the_bowl_on_the_plate")
 
 
+@functools.cache
+def simulator() -> LiberoSimulator:
+    """One with the suites' pictures: tests of the simulator make do with smaller ones."""
+    return factory(replace(support.SETTINGS, height=256, width=256))
+
+
 def rollout(
     episode: Episode,
     sentence: str | None = None,
@@ -39,17 +47,12 @@ def rollout(
     decisions: int | None = None,
 ) -> tuple[bool, NDArray[np.float64]]:
     """Whether it solved the task, and the actions (T, 7) that it took."""
-    sim = support.simulator()
-    prepared = sim.prepare(episode)
-    if interventions:
-        sim.apply(interventions)
-    support.settle(sim)
-    suite = catalog.find(episode.task_suite)
-    assert suite is not None
+    sim = simulator()
+    prepared, horizon = support.begun(sim, episode, interventions)
     policy, chunk = Tiny(), 8
     said = sentence or prepared.instruction
-    limit = suite.horizon if decisions is None else decisions * chunk
-    policy.reset(EpisodeInfo(episode, said, suite.horizon), seed=0)
+    limit = horizon if decisions is None else decisions * chunk
+    policy.reset(EpisodeInfo(episode, said, horizon), seed=0)
     actions: list[NDArray[np.float64]] = []
     while len(actions) < limit:
         seen = sim.observe(policy.spec.cameras)  # nothing privileged

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_vla_shift.protocol import catalog
 from pytest_vla_shift.protocol.observation import Episode
 from pytest_vla_shift.shifts.protocol import Intervention
 from pytest_vla_shift.simulators.libero import factory
-from pytest_vla_shift.simulators.protocol import SimulatorSettings, StepResult
+from pytest_vla_shift.simulators.protocol import Prepared, SimulatorSettings, StepResult
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,6 +64,19 @@ def intervention(shift: str) -> Intervention:
 def settle(sim: LiberoSimulator) -> StepResult:
     """Ten steps without motion."""
     return sim.step(np.tile(sim.info.settle_action, (10, 1)), stop_on_success=False)
+
+
+def begun(
+    sim: LiberoSimulator, episode: Episode, interventions: Sequence[Intervention] = ()
+) -> tuple[Prepared, int]:
+    """Bring ``sim`` to the first decision of an episode; and how many steps may follow."""
+    prepared = sim.prepare(episode)
+    if interventions:
+        sim.apply(interventions)
+    settle(sim)
+    suite = catalog.find(episode.task_suite)
+    assert suite is not None
+    return prepared, suite.horizon
 
 
 def chunks() -> Iterator[NDArray[np.float64]]:
