@@ -25,16 +25,16 @@ def main() -> None:
     data, first, second, last = (args.out / name for name in ("data", "first", "second", "tiny"))
     jobs, seed = ["--jobs", str(args.jobs)], ["--seed", str(args.seed)]
     step("demonstrate", "--out", data, *jobs, *seed)
-    learn(data, first, 14, seed)
+    learn(data, first, 10, seed)
     correct = ["correct", "--out", data, *jobs]
     by_first = [*correct, *seed, "--weights", first.with_suffix(".onnx")]
     step(*by_first, "--suite", "libero_object")
     step(*by_first, "--suite", "libero_spatial", "--suite", "libero_goal", "--share", 2)
-    learn(data, second, 14, [*seed, "--start", str(first.with_suffix(".pt"))])
+    learn(data, second, 12, [*seed, "--start", str(first.with_suffix(".pt"))])
     # Of every second training state, those that the first was not rolled out on.
     by_second = [*correct, "--seed", args.seed + 1, "--weights", second.with_suffix(".onnx")]
     step(*by_second, "--suite", "libero_spatial", "--share", 2)
-    learn(data, last, 12, [*seed, "--start", str(second.with_suffix(".pt"))])
+    learn(data, last, 14, [*seed, "--start", str(second.with_suffix(".pt"))])
     step("evaluate", "--weights", last.with_suffix(".onnx"), *jobs)
 
 

@@ -5,7 +5,7 @@
 Every task gives one ``.npz``. The simulator is the package's own, with the suites' settling and
 picture size. Noise is added in bursts of a few steps, in which the hand is pushed off the
 expert's way and nothing is kept; after one, 16 undisturbed steps follow, with a picture every
-six, so that the eight actions that follow every kept picture are the expert's own way back.
+eight, so that the eight actions that follow it are the expert's own way back.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ ENV_SEEDS = (101, 102, 103, 104)
 QUIET = 16
 """Undisturbed steps after a burst."""
 
-EVERY = 6
-"""Steps from one kept picture to the next."""
+EVERY = 8
+"""Steps from one kept picture to the next: more often, and a chunk runs into the next burst."""
 
 BURST = 0.6
 """How often quiet steps are followed by a burst, in noisy episodes."""
